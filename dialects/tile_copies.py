@@ -40,6 +40,20 @@ def vector_complaint(op: ir.OpView, widths: Sequence[int]) -> str | None:
     return None
 
 
+class _CopyIn(Op):
+    source: Operand
+    row: Operand
+    column: Operand
+    tile: Operand
+
+
+class _CopyOut(Op):
+    tile: Operand
+    destination: Operand
+    row: Operand
+    column: Operand
+
+
 def _copy_complaint(op: ir.OpView, name: str, matrix: ir.Value) -> str | None:
     """Why threads can't copy between the op's tile and its `matrix`, which is its `name`."""
     if wrong := matrix_complaint(f"the {name}", matrix, ELEMENT_TYPES):
@@ -72,7 +86,7 @@ def _barrier_complaint(op: ir.OpView, barrier: ir.Value) -> str | None:
     return None
 
 
-class CopyAsyncOp(Op, dialect=Tile, name="copy_async", traits=[ORDERS]):
+class CopyAsyncOp(_CopyIn, dialect=Tile, name="copy_async", traits=[ORDERS]):
     """Starts a copy of the tile at (`row`, `column`) of a matrix into a buffer. Elements outside of the
     matrix become zero.
 
@@ -93,10 +107,6 @@ class CopyAsyncOp(Op, dialect=Tile, name="copy_async", traits=[ORDERS]):
     the pair, as in a ring with `cta_group` 2.
     """
 
-    source: Operand
-    row: Operand
-    column: Operand
-    tile: Operand
     barrier: Sequence[Operand]
     optional = {"vector_bytes": 0, "rows": ZERO, "columns": ZERO, "cta_group": 1}  # noqa: RUF012
 
@@ -137,33 +147,23 @@ class CopyAsyncOp(Op, dialect=Tile, name="copy_async", traits=[ORDERS]):
         return tensor_complaint(self.source, self.tile) or index_complaint([self.row, self.column])
 
 
-class CopyOp(Op, dialect=Tile, name="copy", traits=[Effects(reads=("source",), writes=("tile",))]):
+class CopyOp(_CopyIn, dialect=Tile, name="copy", traits=[Effects(reads=("source",), writes=("tile",))]):
     """All threads of the CTA copy the tile at (`row`, `column`) of a matrix into a buffer, element by
     element.
 
     Elements outside of the matrix become zero; no alignment is needed. The data has arrived after a barrier.
     """
 
-    source: Operand
-    row: Operand
-    column: Operand
-    tile: Operand
-
     def check(self) -> str | None:
         return _copy_complaint(self, "source", self.source)
 
 
 class CopyOutOp(
-    Op, dialect=Tile, name="copy_out", traits=[Effects(reads=("tile",), writes=("destination",))]
+    _CopyOut, dialect=Tile, name="copy_out", traits=[Effects(reads=("tile",), writes=("destination",))]
 ):
     """The threads of a warpgroup copy a buffer to (`row`, `column`) of a matrix. They store aligned 16-byte
     vectors where possible. Elements outside of the matrix are not written. The matrix may have any alignment.
     """
-
-    tile: Operand
-    destination: Operand
-    row: Operand
-    column: Operand
 
     def check(self) -> str | None:
         return _copy_complaint(self, "destination", self.destination)
@@ -299,7 +299,7 @@ class MemberOp(Op, dialect=Tile, name="member", traits=[Pure]):
         return index_complaint([self.index])
 
 
-class CopyMulticastOp(Op, dialect=Tile, name="copy_multicast", traits=[ORDERS]):
+class CopyMulticastOp(_CopyIn, dialect=Tile, name="copy_multicast", traits=[ORDERS]):
     """One thread starts a copy of the tile at (`row`, `column`) of a matrix into several CTAs of the cluster
     (TMA).
 
@@ -309,10 +309,6 @@ class CopyMulticastOp(Op, dialect=Tile, name="copy_multicast", traits=[ORDERS]):
     `tile.map`.
     """
 
-    source: Operand
-    row: Operand
-    column: Operand
-    tile: Operand
     barrier: Operand
     mask: Operand
     optional = {"cta_group": 1}  # noqa: RUF012
@@ -349,7 +345,7 @@ class GatherAsyncOp(Op, dialect=Tile, name="gather_async", traits=[ORDERS]):
         return wrong or index_complaint([self.first, self.column])
 
 
-class StoreAsyncOp(Op, dialect=Tile, name="store_async", traits=[ORDERS]):
+class StoreAsyncOp(_CopyOut, dialect=Tile, name="store_async", traits=[ORDERS]):
     """One thread starts a copy of a buffer to (`row`, `column`) of a matrix (TMA).
 
     Elements outside of the matrix are not written, except those that share 16 bytes with the end of a row: an
@@ -358,26 +354,16 @@ class StoreAsyncOp(Op, dialect=Tile, name="store_async", traits=[ORDERS]):
     or the matrix written.
     """
 
-    tile: Operand
-    destination: Operand
-    row: Operand
-    column: Operand
-
     def check(self) -> str | None:
         return tensor_complaint(self.destination, self.tile) or index_complaint([self.row, self.column])
 
 
-class AddAsyncOp(Op, dialect=Tile, name="add_async", traits=[ORDERS]):
+class AddAsyncOp(_CopyOut, dialect=Tile, name="add_async", traits=[ORDERS]):
     """One thread starts an addition of a buffer to the tile at (`row`, `column`) of a matrix (TMA), to which
     others may add at the same time. The order of additions is not determined, nor is the rounding of floats.
 
     Elements outside of the matrix are left out. The rest is as for `tile.store_async`.
     """
-
-    tile: Operand
-    destination: Operand
-    row: Operand
-    column: Operand
 
     def check(self) -> str | None:
         if wrong := tensor_complaint(self.destination, self.tile) or index_complaint([self.row, self.column]):

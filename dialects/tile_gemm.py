@@ -14,27 +14,33 @@ CONTAINER = "i8"
 """The type of bytes that hold an element of 4 or 6 bits each."""
 
 
-class GemmOp(Op, dialect=Tile, name="gemm", traits=[reads("a", "b", "c")]):
-    """`D = alpha * A @ B + beta * C` on tiles of one warp: A is M x K, B is K x N, C and D are M x N.
-
-    C is the third operand. Without it, beta must be 0.
-    """
+class _Product(Op):
+    """A is M x K, B is K x N, D is M x N."""
 
     a: Operand
     b: Operand
-    c: Sequence[Operand]
-    d: Result
-    optional = {"alpha": 1.0, "beta": 0.0}  # noqa: RUF012
     decided_by_kind = True
 
     @property
     def mnk(self) -> tuple[int, int, int]:
-        return _mnk(self)
+        m, k = self.a.type.shape
+        return m, self.b.type.shape[1], k
 
     @property
     def elements(self) -> tuple[str, str]:
         """The types of the elements of A and B."""
         return str(self.a.type.element_type), str(self.b.type.element_type)
+
+
+class GemmOp(_Product, dialect=Tile, name="gemm", traits=[reads("a", "b", "c")]):
+    """`D = alpha * A @ B + beta * C` on tiles of one warp: A is M x K, B is K x N, C and D are M x N.
+
+    C is the third operand. Without it, beta must be 0.
+    """
+
+    c: Sequence[Operand]
+    d: Result
+    optional = {"alpha": 1.0, "beta": 0.0}  # noqa: RUF012
 
     def check(self) -> str | None:
         tiles = [("A", self.a), ("B", self.b), *(("C", c) for c in self.c), ("D", self.d)]
@@ -47,7 +53,9 @@ class GemmOp(Op, dialect=Tile, name="gemm", traits=[reads("a", "b", "c")]):
         return _shape_complaint(self, tiles)
 
 
-class GemmScaledOp(Op, dialect=Tile, name="gemm_scaled", traits=[reads("a", "b", "scale_a", "scale_b")]):
+class GemmScaledOp(
+    _Product, dialect=Tile, name="gemm_scaled", traits=[reads("a", "b", "scale_a", "scale_b")]
+):
     """`D = (A * scale_a) @ (B * scale_b) + C` on tiles of one warp: A is M x K, B is K x N, C and D are M x
     N.
 
@@ -57,26 +65,18 @@ class GemmScaledOp(Op, dialect=Tile, name="gemm_scaled", traits=[reads("a", "b",
     Elements of 4 and 6 bits that take a byte each are i8; `a_element` and `b_element` name them.
     """
 
-    a: Operand
-    b: Operand
     c: Operand
     scale_a: Operand
     scale_b: Operand
     d: Result
     optional = {"first_group": 0, "a_element": None, "b_element": None}  # noqa: RUF012
-    decided_by_kind = True
 
     @staticmethod
     def returns(c: Any) -> list[ir.Type]:
         return [c.type]
 
     @property
-    def mnk(self) -> tuple[int, int, int]:
-        return _mnk(self)
-
-    @property
     def elements(self) -> tuple[str, str]:
-        """The types of the elements of A and B."""
         named = ((self.a, "a_element"), (self.b, "b_element"))
         a, b = (str(self.attribute(name) or value.type.element_type) for value, name in named)
         return a, b
@@ -118,11 +118,6 @@ class GemmScaledOp(Op, dialect=Tile, name="gemm_scaled", traits=[reads("a", "b",
         if not 0 <= first <= most:
             return f"first_group must be in 0..{most} for {k // group} of {of_a} groups, got {first}"
         return None
-
-
-def _mnk(op: ir.OpView) -> tuple[int, int, int]:
-    m, k = op.a.type.shape
-    return m, op.b.type.shape[1], k
 
 
 def _tile_complaint(tiles: Sequence[tuple[str, ir.Value]]) -> str | None:

@@ -3,22 +3,18 @@ clusters that haven't started, through a ring that `tile.make_ring` fills by "cl
 """
 
 from weft.dialects.effects import ORDERS, reads
-from weft.dialects.op import Operand, Result, build
-from weft.dialects.tile_rings import CLC, RingOp, ring_of, use_complaint
+from weft.dialects.op import Result, build
+from weft.dialects.tile_rings import CLC, MakeRingOp, RingOp
 from weft.dialects.tile_types import Tile
 from weft.mlir import ir
 
 
-def _complaint(op: ir.OpView) -> str | None:
-    if wrong := use_complaint(op):
-        return wrong
-    maker = ring_of(op.ring)
-    if maker is not None and maker.filler != CLC:
-        return f"the ring's filled_by must be clc, got {maker.filler}"
-    return None
+class _CancelOp(RingOp):
+    def misuse(self, maker: MakeRingOp) -> str | None:
+        return None if maker.filler == CLC else f"the ring's filled_by must be clc, got {maker.filler}"
 
 
-class TryCancelOp(RingOp, dialect=Tile, name="try_cancel", traits=[ORDERS]):
+class TryCancelOp(_CancelOp, dialect=Tile, name="try_cancel", traits=[ORDERS]):
     """Requests the work of a cluster that hasn't started (`clusterlaunchcontrol.try_cancel`). If there is
     such a cluster, it will not start. The stage is full when the answer has arrived in all CTAs of the
     requesting cluster; all get the same answer.
@@ -28,14 +24,8 @@ class TryCancelOp(RingOp, dialect=Tile, name="try_cancel", traits=[ORDERS]):
     must not send another request.
     """
 
-    ring: Operand
-    stage: Operand
 
-    def check(self) -> str | None:
-        return _complaint(self)
-
-
-class QueryCancelOp(RingOp, dialect=Tile, name="query_cancel", traits=[reads("ring")]):
+class QueryCancelOp(_CancelOp, dialect=Tile, name="query_cancel", traits=[reads("ring")]):
     """Reads the answer to a `tile.try_cancel`, between `tile.await` and `tile.release` of its stage.
 
     The first result (i1) is whether the answer has a cluster. The others (i32) are coordinates in the grid:
@@ -43,8 +33,6 @@ class QueryCancelOp(RingOp, dialect=Tile, name="query_cancel", traits=[reads("ri
     cluster, they are 0.
     """
 
-    ring: Operand
-    stage: Operand
     exists: Result
     x: Result
     y: Result
@@ -54,7 +42,7 @@ class QueryCancelOp(RingOp, dialect=Tile, name="query_cancel", traits=[reads("ri
         kinds = [str(result.type) for result in self.results]
         if kinds != ["i1", "i32", "i32", "i32"]:
             return f"expects to return i1, i32, i32, i32, got {', '.join(kinds)}"
-        return _complaint(self)
+        return super().check()
 
 
 def query_cancel(ring: ir.Value, stage: ir.Value) -> tuple[ir.Value, tuple[ir.Value, ir.Value, ir.Value]]:

@@ -166,43 +166,51 @@ def _fills_with(maker: MakeRingOp) -> str:
     return f", which fills with {name}"
 
 
-def use_complaint(op: ir.OpView, *numbers: ir.Value) -> str | None:
-    """Why the operands of an op on a ring aren't a ring, one of its stages, and numbers."""
-    return ring_complaint(op.ring) or index_complaint([op.stage, *numbers])
-
-
 class RingOp(Op):
-    """An op on a ring's `stage`, perhaps in a `phase`."""
-
-    def check(self) -> str | None:
-        phase = getattr(self, "phase", None)
-        return use_complaint(self, *([] if phase is None else [phase]))
-
-    def check_constants(self) -> str | None:
-        wrong = constant_complaint("stage", self.stage, self.ring.type.stages)
-        phase = getattr(self, "phase", None)
-        return wrong or (None if phase is None else constant_complaint("phase", phase, 2))
-
-
-class AcquireOp(RingOp, dialect=Tile, name="acquire", traits=[ORDERS]):
-    """Waits until a stage of a ring is empty."""
+    """An op on a ring's `stage`."""
 
     ring: Operand
     stage: Operand
+
+    @property
+    def numbers(self) -> dict[str, ir.Value]:
+        """The operands that are numbers, by their names."""
+        numbers = (f.name for f in self._fields if f.name in ("stage", "phase", "rank"))
+        return {name: getattr(self, name) for name in numbers}
+
+    def check(self) -> str | None:
+        wrong = ring_complaint(self.ring) or index_complaint([*self.numbers.values()])
+        maker = None if wrong else ring_of(self.ring)
+        return wrong if maker is None else self.misuse(maker)
+
+    def misuse(self, maker: MakeRingOp) -> str | None:
+        """Why the op isn't one for rings as `maker` makes them."""
+        return None
+
+    def check_constants(self) -> str | None:
+        counts = {"stage": self.ring.type.stages, "phase": 2}
+        checked = ((name, each) for name, each in self.numbers.items() if name in counts)
+        wrong = (constant_complaint(name, each, counts[name]) for name, each in checked)
+        return next(filter(None, wrong), None)
+
+
+class PhaseOp(RingOp):
+    """An op on a ring's stage in a `phase`."""
+
     phase: Operand
 
 
-class DrainOp(RingOp, dialect=Tile, name="drain", traits=[ORDERS]):
+class AcquireOp(PhaseOp, dialect=Tile, name="acquire", traits=[ORDERS]):
+    """Waits until a stage of a ring is empty."""
+
+
+class DrainOp(PhaseOp, dialect=Tile, name="drain", traits=[ORDERS]):
     """A producer that will fill no more stages waits until all of them are empty. `stage` and `phase` are
     those that it would fill next.
 
     After a CTA has ended, its mbarriers must not be signaled. So if consumers in other CTAs, or their MMAs,
     signal the mbarriers of this CTA, its producers must execute this operation before they end.
     """
-
-    ring: Operand
-    stage: Operand
-    phase: Operand
 
 
 class ExpectOp(RingOp, dialect=Tile, name="expect", traits=[ORDERS]):
@@ -213,20 +221,19 @@ class ExpectOp(RingOp, dialect=Tile, name="expect", traits=[ORDERS]):
     the bytes that arrive in the stage of that CTA, which must be equal in both.
     """
 
-    ring: Operand
-    stage: Operand
     bytes: ir.IntegerAttr
 
     def check(self) -> str | None:
-        if wrong := use_complaint(self):
+        return super().check() or self._bytes_complaint(1)
+
+    def misuse(self, maker: MakeRingOp) -> str | None:
+        if (wrong := self._bytes_complaint(maker.cta_group)) or maker.filler == TMA:
             return wrong
-        maker = ring_of(self.ring)
-        most = mbarriers.MOST_TRANSACTION_BYTES // (maker.cta_group if maker is not None else 1)
-        if not 0 <= self.bytes.value <= most:
-            return f"bytes must be in 0..{most}, got {self.bytes.value}"
-        if maker is not None and maker.filler != TMA:
-            return f"the ring's filled_by must be tma, got {maker.filler}{_fills_with(maker)}"
-        return None
+        return f"the ring's filled_by must be tma, got {maker.filler}{_fills_with(maker)}"
+
+    def _bytes_complaint(self, cta_group: int) -> str | None:
+        most, got = mbarriers.MOST_TRANSACTION_BYTES // cta_group, self.bytes.value
+        return None if 0 <= got <= most else f"bytes must be in 0..{most}, got {got}"
 
 
 class CommitOp(RingOp, dialect=Tile, name="commit", traits=[ORDERS]):
@@ -245,28 +252,19 @@ class CommitOp(RingOp, dialect=Tile, name="commit", traits=[ORDERS]):
     themselves, don't see these copies.
     """
 
-    ring: Operand
-    stage: Operand
     optional = {"copies": False}  # noqa: RUF012
 
-    def check(self) -> str | None:
-        if wrong := use_complaint(self):
-            return wrong
-        maker = ring_of(self.ring)
-        if maker is not None and maker.filler not in _COMMITS:
+    def misuse(self, maker: MakeRingOp) -> str | None:
+        if maker.filler not in _COMMITS:
             legal = ", ".join(_COMMITS)
             return f"the ring's filled_by must be one of {legal}, got {maker.filler}{_fills_with(maker)}"
-        if self.attribute("copies") and maker is not None and maker.filler != THREADS:
+        if self.attribute("copies") and maker.filler != THREADS:
             return f"the ring's filled_by must be threads with copies, got {maker.filler}"
         return None
 
 
-class AwaitOp(RingOp, dialect=Tile, name="await", traits=[ORDERS]):
+class AwaitOp(PhaseOp, dialect=Tile, name="await", traits=[ORDERS]):
     """Waits until a stage of a ring is full."""
-
-    ring: Operand
-    stage: Operand
-    phase: Operand
 
 
 class ReleaseOp(RingOp, dialect=Tile, name="release", traits=[ORDERS]):
@@ -288,20 +286,18 @@ class ReleaseOp(RingOp, dialect=Tile, name="release", traits=[ORDERS]):
     CTAs of the pair.
     """
 
-    ring: Operand
-    stage: Operand
     mask: Sequence[Operand]
 
     def check(self) -> str | None:
-        if wrong := use_complaint(self):
-            return wrong
         if (kinds := [str(each.type) for each in self.mask]) not in ([], ["i16"]):
             return f"expects at most one mask, of type i16, got {', '.join(kinds)}"
-        maker = ring_of(self.ring)
-        if kinds and maker is not None and maker.emptier != MMA:
-            what = f"the ring's emptied_by must be mma where there is a mask, got {maker.emptier}"
-            return f"{what}: use tile.release_peer"
-        return None
+        return super().check()
+
+    def misuse(self, maker: MakeRingOp) -> str | None:
+        if not len(self.mask) or maker.emptier == MMA:
+            return None
+        what = f"the ring's emptied_by must be mma where there is a mask, got {maker.emptier}"
+        return f"{what}: use tile.release_peer"
 
     def check_constants(self) -> str | None:
         if len(self.mask) and constant(self.mask[0]) == 0:
@@ -317,19 +313,14 @@ class ReleasePeerOp(RingOp, dialect=Tile, name="release_peer", traits=[ORDERS]):
     is the mask of `tile.release`.
     """
 
-    ring: Operand
-    stage: Operand
     rank: Operand
 
-    def check(self) -> str | None:
-        if wrong := use_complaint(self, self.rank):
-            return wrong
-        maker = ring_of(self.ring)
-        if maker is not None and maker.cta_group == PAIR:
+    def misuse(self, maker: MakeRingOp) -> str | None:
+        if maker.cta_group == PAIR:
             return "the ring's cta_group must be 1, got 2, where tile.release reaches the leader"
-        if maker is not None and maker.filler == CLC:
+        if maker.filler == CLC:
             return "the ring's filled_by must not be clc, where tile.release reaches rank 0"
-        if maker is not None and maker.emptier == MMA:
+        if maker.emptier == MMA:
             legal = ", ".join(EMPTIERS[:-1])
             return (
                 f"the ring's emptied_by must be one of {legal}, got mma, which releases stages of its own CTA"
@@ -337,18 +328,15 @@ class ReleasePeerOp(RingOp, dialect=Tile, name="release_peer", traits=[ORDERS]):
         return None
 
 
-class AdvanceOp(RingOp, dialect=Tile, name="advance", traits=[Pure]):
+class AdvanceOp(PhaseOp, dialect=Tile, name="advance", traits=[Pure]):
     """The next stage and phase of a ring. After the last stage comes stage 0, with the other phase."""
 
-    ring: Operand
-    stage: Operand
-    phase: Operand
     next_stage: Result
     next_phase: Result
     returns = ("i32", "i32")
 
     def check(self) -> str | None:
-        return use_complaint(self, self.phase, self.next_stage, self.next_phase)
+        return super().check() or index_complaint([self.next_stage, self.next_phase])
 
 
 class FullBarrierOp(RingOp, dialect=Tile, name="full_barrier", traits=[Pure]):
@@ -356,15 +344,13 @@ class FullBarrierOp(RingOp, dialect=Tile, name="full_barrier", traits=[Pure]):
     pair that an MMA empties, it is the leader's, and both CTAs' copies signal it.
     """
 
-    ring: Operand
-    stage: Operand
     barrier: Result
     returns = ("!llvm.ptr<3>",)
 
     def check(self) -> str | None:
         if str(self.barrier.type) != "!llvm.ptr<3>":
             return f"expects to return !llvm.ptr<3>, got {self.barrier.type}"
-        return use_complaint(self)
+        return super().check()
 
 
 def ring_of_barrier(barrier: ir.Value) -> MakeRingOp | None:

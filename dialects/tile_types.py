@@ -118,24 +118,26 @@ def _groups(kind: ir.Type) -> tuple[tuple[Iter, ...], ...]:
     return layout.group(kind.shape)
 
 
-class FragmentType(Tile.Type, name="fragment"):
-    """A tile in the registers of a warp or warpgroup."""
-
-    is_memory = False
-
+class _TileType(Tile.Type):
     extents: Any
     element: Any
     map: LayoutAttr
-
-    @staticmethod
-    def of(shape: Sequence[int], element: ir.Type, layout: Layout | str) -> ir.Type:
-        """The type of a tile of `shape` with this layout."""
-        return _sound(FragmentType.get(*_parts(shape, element, layout)))
 
     shape = property(_shape)
     element_type = property(_element_type)
     layout = property(_layout)
     groups = property(_groups)
+
+
+class FragmentType(_TileType, name="fragment"):
+    """A tile in the registers of a warp or warpgroup."""
+
+    is_memory = False
+
+    @staticmethod
+    def of(shape: Sequence[int], element: ir.Type, layout: Layout | str) -> ir.Type:
+        """The type of a tile of `shape` with this layout."""
+        return _sound(FragmentType.get(*_parts(shape, element, layout)))
 
     @property
     @of_type
@@ -160,12 +162,9 @@ class FragmentType(Tile.Type, name="fragment"):
         return _complaint(self, "fragment")
 
 
-class BufferType(Tile.Type, name="buffer"):
+class BufferType(_TileType, name="buffer"):
     """A tile in a memory."""
 
-    extents: Any
-    element: Any
-    map: LayoutAttr
     memory: ir.StringAttr
 
     @staticmethod
@@ -176,11 +175,6 @@ class BufferType(Tile.Type, name="buffer"):
         if space not in ADDRESS_SPACES:
             raise WeftError(f"space must be one of {', '.join(ADDRESS_SPACES)}, got {shown(space)}")
         return _sound(BufferType.get(*_parts(shape, element, layout), ir.StringAttr.get(space)))
-
-    shape = property(_shape)
-    element_type = property(_element_type)
-    layout = property(_layout)
-    groups = property(_groups)
 
     @property
     @of_type
@@ -214,12 +208,8 @@ class BufferType(Tile.Type, name="buffer"):
         return _tensor_complaint(self) if self.space == TMEM else None
 
 
-class MapType(Tile.Type, name="map"):
+class MapType(_TileType, name="map"):
     """A matrix in global memory as TMA copies it: in tiles that have this layout in shared memory."""
-
-    extents: Any
-    element: Any
-    map: LayoutAttr
 
     @staticmethod
     def of(tile: ir.Type | int | None) -> ir.Type:
@@ -230,11 +220,6 @@ class MapType(Tile.Type, name="map"):
             actual = tile if isinstance(tile, ir.Type) else shown(tile)
             raise WeftError(f"tile must be the type of a tile.buffer, got {actual}")
         return _sound(MapType.get(tile.extents, tile.element, tile.map))
-
-    shape = property(_shape)
-    element_type = property(_element_type)
-    layout = property(_layout)
-    groups = property(_groups)
 
     @property
     def buffer_type(self) -> ir.Type:
