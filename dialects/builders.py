@@ -78,7 +78,7 @@ class TileBuilder(Builder):
             self.op,
             operands=groups if self.op._ODS_OPERAND_SEGMENTS else flat,
             results=lambda: self._results(values),
-            attributes={name: values[name] for name in (*self._mandatory, *self.op.optional)},
+            attributes={name: _array(values[name]) for name in (*self._mandatory, *self.op.optional)},
         )
         results = tuple(op.operation.results)
         return op if not results else results if len(results) > 1 else results[0]
@@ -115,16 +115,22 @@ class TileBuilder(Builder):
         needed = {**operands, **self._made_of, **self._mandatory, **operands}
         kind = Parameter.POSITIONAL_OR_KEYWORD
         parameters = [Parameter(name, kind, annotation=each) for name, each in needed.items()]
-        for name in (f.name for f in self._operands if f.name not in operands):
-            parameters.append(Parameter(name, kind, default=None, annotation="ir.Value | None"))
+        for field in (f for f in self._operands if f.name not in operands):
+            one = field.variadicity == ext.Variadicity.optional
+            values = "ir.Value" if one else _REGISTERS
+            parameters.append(Parameter(field.name, kind, default=None, annotation=f"{values} | None"))
         for name, default in self.op.optional.items():
             each = "object" if default is None else type(default)
             parameters.append(Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=each))
-        values = ["ir.Value"] * sum(isinstance(f, ext.ResultDef) for f in self.op._fields)
-        several = f"tuple[{', '.join(values)}]"
-        return Signature(
-            parameters, return_annotation=several if len(values) > 1 else (*values, "ir.OpView")[0]
-        )
+        results = ["ir.Value"] * sum(isinstance(f, ext.ResultDef) for f in self.op._fields)
+        several = f"tuple[{', '.join(results)}]"
+        returned = several if len(results) > 1 else (*results, "ir.OpView")[0]
+        return Signature(parameters, return_annotation=returned)
+
+
+def _array(value: object) -> object:
+    """A list of integers as an attribute. Any other value is returned unchanged."""
+    return ir.DenseI64ArrayAttr.get(value) if isinstance(value, list) else value
 
 
 def builders(dialect: Any, kind: type[Builder] = Builder) -> dict[str, Builder]:

@@ -190,6 +190,14 @@ def _complaint(op: ir.OpView) -> str | None:
                 raise
 
 
+def kernel_of(op: ir.OpView) -> Any:
+    """The `gpu.func` around an op; None without one."""
+    kernel = op.operation.parent
+    while kernel is not None and kernel.name != "gpu.func":
+        kernel = kernel.parent and kernel.parent.operation
+    return kernel
+
+
 def target_of(op: ir.Operation) -> Target | None:
     """The target of the `gpu.module` around `op`, or None. Raises WeftError for an unknown chip."""
     module = module_with_target(op)

@@ -36,7 +36,7 @@ from weft.dialects.tile_gemm import CONTAINER, GemmOp, GemmScaledOp, gemm
 from weft.dialects.tile_launch_control import query_cancel
 from weft.dialects.tile_matmul import MatmulOp, matmul
 from weft.dialects.tile_roles import role
-from weft.dialects.tile_sums import add_products, read_sums, reading
+from weft.dialects.tile_sums import reading
 from weft.dialects.tile_team import TeamOp
 from weft.dialects.tile_tensor_memory import CopyTmemOp, TensorMemoryOp, tensor_memory
 from weft.dialects.tile_types import (
@@ -82,7 +82,6 @@ __all__ = [
     "TeamOp",
     "TensorMemoryOp",
     "Tile",
-    "add_products",
     "await_flag",
     "epilogue",
     "gemm",
@@ -93,7 +92,6 @@ __all__ = [
     "load_element",
     "matmul",
     "query_cancel",
-    "read_sums",
     "reading",
     "role",
     "slice_type",
@@ -110,17 +108,6 @@ def _access_complaint(op: ir.OpView, fragment: ir.Value) -> str | None:
     if len(fragment.type.shape) != 2:
         return f"expects a fragment of rank 2, got shape {list(fragment.type.shape)}"
     return vector_complaint(op, (0, 2, 4, 8, 16))
-
-
-def _tensor_access_complaint(op: ir.OpView, memory: ir.Value) -> str | None:
-    """Why an access to tensor memory can't have its attributes: they are about addresses in bytes."""
-    if not is_tensor_buffer(memory):
-        return None
-    if op.attribute("vector_bytes"):
-        return f"vector_bytes must be 0 for a buffer in tensor memory, got {op.attribute('vector_bytes')}"
-    if "transpose" in op.attributes and op.attribute("transpose"):
-        return "transpose must be false for a buffer in tensor memory"
-    return None
 
 
 class LoadOp(Op, dialect=Tile, name="load", traits=[reads("source")]):
@@ -164,16 +151,10 @@ class LoadOp(Op, dialect=Tile, name="load", traits=[reads("source")]):
         unpacks = to_bytes and self.source.type.element_type.width in UNPACKED
         if not unpacks and (wrong := element_complaint(self.source, self.fragment)):
             return wrong
-        if wrong := _tensor_access_complaint(self, self.source):
-            return wrong
-        if is_buffer(self.source):
-            return _parts_complaint(self, self.source.type)
-        return "transpose must be false where the source is a memref" if self.attribute("transpose") else None
+        return _memory_complaint(self, "source", self.source)
 
     def check_constants(self) -> str | None:
-        if not is_buffer(self.source):
-            return None
-        return part_complaint(self, self.source.type, self.fragment.type, self.attribute("transpose"))
+        return _coordinate_complaint(self, self.source)
 
     @property
     def only_inside(self) -> bool:
@@ -211,14 +192,30 @@ class LoadRowOp(Op, dialect=Tile, name="load_row", traits=[reads("source")]):
         return wrong or element_complaint(self.source, self.fragment)
 
 
-def _parts_complaint(op: ir.OpView, buffer: ir.Type) -> str | None:
-    """Why a buffer isn't a grid of whole fragments."""
-    outer, inner = buffer.shape, op.fragment.type.shape[:: -1 if op.attribute("transpose") else 1]
+def _memory_complaint(op: ir.OpView, name: str, memory: ir.Value) -> str | None:
+    """Why a fragment can't be moved from or to memory: a buffer must be a grid of whole fragments. In tensor
+    memory, an access has no attributes about addresses in bytes.
+    """
+    transposes, width = op.attribute("transpose"), op.attribute("vector_bytes")
+    if not is_buffer(memory):
+        return f"transpose must be false where the {name} is a memref" if transposes else None
+    if is_tensor_buffer(memory) and width:
+        return f"vector_bytes must be 0 for a buffer in tensor memory, got {width}"
+    if is_tensor_buffer(memory) and transposes:
+        return "transpose must be false for a buffer in tensor memory"
+    outer, inner = memory.type.shape, op.fragment.type.shape[:: -1 if transposes else 1]
     if len(outer) != 2:
         return f"expects a buffer of rank 2, got shape {list(outer)}"
     if any(big % small for big, small in zip(outer, inner, strict=True)):
         return f"expects a buffer whose shape is a multiple of {list(inner)}, got {list(outer)}"
     return None
+
+
+def _coordinate_complaint(op: ir.OpView, memory: ir.Value) -> str | None:
+    """Why constant coordinates aren't those of a fragment in a buffer."""
+    if not is_buffer(memory):
+        return None
+    return part_complaint(op, memory.type, op.fragment.type, op.attribute("transpose"))
 
 
 class StoreOp(Op, dialect=Tile, name="store", traits=[writes("destination")]):
@@ -250,19 +247,11 @@ class StoreOp(Op, dialect=Tile, name="store", traits=[writes("destination")]):
             wrong = matrix_complaint("the destination", self.destination, ELEMENT_TYPES)
         wrong = wrong or index_complaint([self.row, self.column])
         wrong = wrong or _access_complaint(self, self.fragment)
-        if wrong := wrong or element_complaint(self.fragment, self.destination):
-            return wrong
-        if wrong := _tensor_access_complaint(self, self.destination):
-            return wrong
-        if not is_buffer(self.destination):
-            refused = "transpose must be false where the destination is a memref"
-            return refused if self.attribute("transpose") else None
-        return _parts_complaint(self, self.destination.type)
+        wrong = wrong or element_complaint(self.fragment, self.destination)
+        return wrong or _memory_complaint(self, "destination", self.destination)
 
     def check_constants(self) -> str | None:
-        if not is_buffer(self.destination):
-            return None
-        return part_complaint(self, self.destination.type, self.fragment.type, self.attribute("transpose"))
+        return _coordinate_complaint(self, self.destination)
 
 
 class FromLaneOp(Op, dialect=Tile, name="from_lane", traits=[Pure]):

@@ -1,11 +1,11 @@
 """The roles of the `tile` dialect: what some warpgroups, or some warps, of a CTA do."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from math import prod
 
 from weft.dialects.effects import ORDERS
-from weft.dialects.op import Op, check_in_a_module
+from weft.dialects.op import Op, as_attribute, check_in_a_module, kernel_of
 from weft.dialects.tile_types import Tile
 from weft.isa.chips import LANES, WARPGROUP, WARPS
 from weft.isa.launch_limits import MOST_THREADS
@@ -61,9 +61,7 @@ class RoleOp(Op, dialect=Tile, name="role", traits=[ir.NoTerminatorTrait, ORDERS
 
     def _block_complaint(self, name: str, unit: int) -> str | None:
         """Why the CTA lacks some of the agents, of `unit` threads each. A kernel may not state its block."""
-        kernel = self.operation.parent
-        while kernel is not None and kernel.name != "gpu.func":
-            kernel = kernel.parent and kernel.parent.operation
+        kernel = kernel_of(self)
         block = kernel and kernel.attributes.get("known_block_size")
         if not isinstance(block, ir.DenseI32ArrayAttr):
             return None
@@ -80,18 +78,21 @@ def role(
 
     Yields the number of the warpgroup, or warp, in the role.
     """
-    check_in_a_module(RoleOp)
-    i64 = ir.IntegerType.get_signless(64)
     numbers = {"first": first, "warpgroups": warpgroups, "warps": warps}
     if warps is None or registers:
         numbers["registers"] = registers
-    op = ir.Operation.create(
-        RoleOp.OPERATION_NAME,
-        attributes={
-            name: ir.IntegerAttr.get(i64, value) for name, value in numbers.items() if value is not None
-        },
-        regions=1,
-    )
-    body = op.regions[0].blocks.append(ir.IntegerType.get_signless(32))
-    with ir.InsertionPoint(body):
-        yield body.arguments[0]
+    stated = {name: value for name, value in numbers.items() if value is not None}
+    with in_region(RoleOp, stated, "i32") as op:
+        yield op.regions[0].blocks[0].arguments[0]
+
+
+@contextmanager
+def in_region(kind: type[Op], numbers: Mapping[str, int], *arguments: str) -> Iterator[ir.Operation]:
+    """Builds an op with these attributes; in the block, ops are built in its region, whose block has such
+    arguments.
+    """
+    check_in_a_module(kind)
+    attributes = {name: as_attribute(value) for name, value in numbers.items()}
+    op = ir.Operation.create(kind.OPERATION_NAME, attributes=attributes, regions=1)
+    with ir.InsertionPoint(op.regions[0].blocks.append(*map(ir.Type.parse, arguments))):
+        yield op

@@ -8,7 +8,7 @@ products in them, and the operations of this file use what is there after the wa
 from collections.abc import Sequence
 
 from weft.dialects.effects import ALL, ORDERS, reads, writes
-from weft.dialects.op import Op, Operand, Result, build
+from weft.dialects.op import Op, Operand, Result
 from weft.dialects.tile_types import Tile, is_fragment
 from weft.dialects.wgmma import LAST_SUM
 from weft.isa.chips import THREAD_REGISTERS
@@ -123,34 +123,8 @@ def _range_complaint(op: Op) -> str | None:
     return None
 
 
-def add_products(
-    first_product: int,
-    first_sum: int,
-    count: int,
-    factors: Sequence[ir.Value] = (),
-    numbers: Sequence[int] = (),
-) -> None:
-    """Builds `tile.add_products`."""
-    attributes: dict[str, object] = {"first_product": first_product, "first_sum": first_sum, "count": count}
-    if factors:
-        attributes["factor_numbers"] = ir.DenseI64ArrayAttr.get(list(numbers))
-    build(AddProductsOp, operands=list(factors), attributes=attributes)
-
-
 def reading(fragment: ir.Value) -> ReadSumsOp | None:
     """The `tile.read_sums` that returns a fragment; None for another one."""
     owner = fragment.owner
     made = not isinstance(owner, ir.Block) and isinstance(owner.opview, ReadSumsOp)
     return owner.opview if made else None
-
-
-def read_sums(
-    kind: ir.Type, first_sum: int, order: Sequence[int] | None = None, rounds: bool = False
-) -> ir.Value:
-    """Builds `tile.read_sums` and returns the fragment, of type `kind`."""
-    attributes = {
-        "first_sum": first_sum,
-        "order": None if order is None else ir.DenseI64ArrayAttr.get(list(order)),
-        "rounds": rounds,
-    }
-    return build(ReadSumsOp, results=[kind], attributes=attributes).sums

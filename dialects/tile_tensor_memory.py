@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from weft.dialects.effects import ORDERS
 from weft.dialects.op import Op, Operand, check_in_a_module, refuse
 from weft.dialects.tile_buffers import TENSOR_MEMORY, AllocOp
-from weft.dialects.tile_roles import MOST_WARPS
+from weft.dialects.tile_roles import MOST_WARPS, in_region
 from weft.dialects.tile_types import (
     TMEM,
     Tile,
@@ -133,21 +133,13 @@ def tensor_memory(*, warp: int = 0, cta_group: int = 1) -> Iterator[None]:
     Raises WeftError for attributes that the op doesn't take, and where its buffers don't fit.
     """
     check_in_a_module(TensorMemoryOp)
-    i64 = ir.IntegerType.get_signless(64)
     stated = {"warp": warp, "cta_group": cta_group}
     for name, value in stated.items():
         if not isinstance(value, int) or abs(value) >= 1 << 31:
             raise WeftError(f"'{TENSOR_MEMORY}' op {name} must be an integer, got {shown(value)}")
-    op = ir.Operation.create(
-        TensorMemoryOp.OPERATION_NAME,
-        attributes={
-            name: ir.IntegerAttr.get(i64, value)
-            for name, value in stated.items()
-            if value != TensorMemoryOp.optional[name]
-        },
-        regions=1,
-    )
-    with ir.InsertionPoint(op.regions[0].blocks.append()):
+    optional = TensorMemoryOp.optional
+    chosen = {name: value for name, value in stated.items() if value != optional[name]}
+    with in_region(TensorMemoryOp, chosen) as op:
         yield
     if wrong := op.opview.check():
         failure = refuse(op.opview, wrong)

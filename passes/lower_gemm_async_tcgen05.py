@@ -16,7 +16,7 @@ from weft.isa.tcgen05.tensor_layouts import SCALES_OF_COLUMN
 from weft.isa.wgmma.descriptors import one_of
 from weft.mlir import arith, constant, ir
 from weft.passes.analysis import active_threads
-from weft.passes.builders import emit, matrix_descriptors, tensor_memory_tiles, thread_ids
+from weft.passes.builders import addresses, emit, matrix_descriptors, thread_ids
 from weft.passes.builders.tcgen05_operands import (
     BYTE,
     SIZES,
@@ -341,7 +341,7 @@ class _Issue:
     def __call__(self, i: int, j: int, step: int) -> None:
         product = self._product
         operands = {
-            "d": tensor_memory_tiles.advanced(self._d, product.part_of_d(i, j)),
+            "d": addresses.offset(self._d, product.part_of_d(i, j)),
             "a": self._a(i, step),
             "b": self._b(j * product.columns, product.steps[step][0]),
             "idesc": self._descriptors[step],
@@ -350,7 +350,7 @@ class _Issue:
         if product.scale_type is not None:
             for name, number, start in zip("AB", (i, j), self._scales, strict=True):
                 distance = product.part_of_scales(name, number, step)
-                operands[f"scale_{name.lower()}"] = tensor_memory_tiles.advanced(start, distance)
+                operands[f"scale_{name.lower()}"] = addresses.offset(start, distance)
             tcgen05.mma_block_scale(**operands, **self._axes)
             return
         build = tcgen05.mma_ws if product.weight_stationary else tcgen05.mma
@@ -387,7 +387,7 @@ def _operand_a(product: Product) -> Callable[[int, int], Any]:
         shared = _SharedMemory(product.op.a, product.shared_a)
         return lambda i, step: shared(i * product.rows, product.steps[step][0])
     start = tile.address(product.op.a)
-    return lambda i, step: tensor_memory_tiles.advanced(start, product.part_of_a(i, step))
+    return lambda i, step: addresses.offset(start, product.part_of_a(i, step))
 
 
 class _SharedMemory:

@@ -4,7 +4,7 @@ them. The buffers in it become addresses.
 
 from weft.dialects import tcgen05, tile
 from weft.dialects.launch_contract import TENSOR_COLUMNS
-from weft.dialects.op import refuse
+from weft.dialects.op import kernel_of, refuse
 from weft.dialects.tile import (
     AddressOp,
     AllocOp,
@@ -18,7 +18,7 @@ from weft.isa.chips import LANES
 from weft.mlir import gpu, ir, llvm, nvvm, operations
 from weft.passes.analysis import cta_groups, repetition, uniformity
 from weft.passes.analysis.uniformity import Scope
-from weft.passes.builders import emit, tensor_memory_tiles, thread_ids
+from weft.passes.builders import addresses, emit, tensor_memory_tiles, thread_ids
 from weft.passes.registry.pass_ import Pass
 
 _VIEWS = (StageOp, SliceOp, AddressOp)
@@ -39,24 +39,16 @@ def run(module: ir.Operation) -> None:
         if loop := repetition.around(op):  # a CTA can't allocate after it has given up its permit
             raise refuse(op, f"expects to be reached once, outside of loops, got it inside {loop}")
         _check_pairs(op)
-        cta_groups.require(_kernel(op).opview, op)
+        cta_groups.require(kernel_of(op).opview, op)
         with ir.InsertionPoint(op), op.location:
             _lower(op)
         op.operation.erase()
 
 
-def _kernel(op: TensorMemoryOp) -> ir.Operation:
-    """The kernel around an op."""
-    kernel = op.operation.parent
-    while kernel.name != "gpu.func":
-        kernel = kernel.parent.operation
-    return kernel
-
-
 def _check_pairs(op: TensorMemoryOp) -> None:
     if op.attribute("cta_group") == 1:
         return
-    kernel = _kernel(op)
+    kernel = kernel_of(op)
     if "known_cluster_size" not in kernel.attributes:
         raise refuse(op, "expects a kernel with 'known_cluster_size', so that its CTAs form pairs")
     x = int(kernel.attributes["known_cluster_size"][0])
@@ -69,7 +61,7 @@ def _lower(op: TensorMemoryOp) -> None:
     if not starts:
         _move_body(op)
         return
-    TENSOR_COLUMNS.set(_kernel(op).opview, ir.IntegerAttr.get(emit.i32(), op.allocated))
+    TENSOR_COLUMNS.set(kernel_of(op).opview, ir.IntegerAttr.get(emit.i32(), op.allocated))
     columns, group = emit.value(op.allocated), op.attribute("cta_group")
     word = tile.address(tile.alloc(BufferType.of((1,), emit.i32(), "S[(1):(1)]")))
     number = emit.uniform(emit.div(emit.thread(), LANES))
@@ -127,7 +119,7 @@ def _forward(op: TensorMemoryOp, address_of: dict[ir.Value, ir.Value]) -> None:
             view.address.replace_all_uses_with(base)
             continue
         with ir.InsertionPoint(view), view.location:
-            address_of[view.tile] = tensor_memory_tiles.advanced(base, tensor_memory_tiles.view_offset(view))
+            address_of[view.tile] = addresses.offset(base, tensor_memory_tiles.view_offset(view))
     for view in reversed(views):
         for result in view.results:
             for use in result.uses:

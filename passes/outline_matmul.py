@@ -18,8 +18,8 @@ from weft.dialects.tile import EpilogueOp, MatmulOp, TeamOp
 from weft.isa.tensor_map import JOINED_ROWS
 from weft.mlir import arith, func, gpu, ir, operations
 from weft.passes.kernels.matrices import element_bytes
+from weft.passes.kernels.reduction import workspace_types
 from weft.passes.kernels.short_forms import products
-from weft.passes.kernels.workspace_sums import workspace_types
 from weft.passes.registry.pass_ import Pass
 
 

@@ -233,11 +233,6 @@ class WarpgroupSchedule(AnySchedule):
         rows, columns = self.swapped(*self.block[:2])
         return [rows, columns][: types.scaled + (types.scaled and types.scale_columns)]
 
-    @property
-    def scale_stride(self) -> int:
-        """Scales of A from one stage to the next."""
-        return self.padded_scales(self.rows_of_d)
-
     @staticmethod
     def padded_scales(extent: int) -> int:
         """So many scales, padded to 128 bytes for TMA."""

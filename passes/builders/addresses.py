@@ -16,7 +16,7 @@ def pointer_type(space: int) -> ir.Type:
     return ir.Type.parse(f"!llvm.ptr<{space}>")
 
 
-def offset(base: ir.Value, bytes_: ir.Value | int) -> ir.Value:
+def offset(base: ir.Value, bytes_: emit.Number) -> ir.Value:
     """The pointer plus some bytes, a number or an integer value."""
     byte = ir.IntegerType.get_signless(8)
     if isinstance(bytes_, int):

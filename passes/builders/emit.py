@@ -2,6 +2,7 @@
 vectors, their bits as other types, branches and loops.
 """
 
+import operator
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -85,18 +86,28 @@ def mul(a: Number, b: Number) -> Number:
     return _once(arith.muli, a, value(b))
 
 
-def sub(a: Number, b: Number) -> Number:
-    """The difference."""
-    if isinstance(a, int) and isinstance(b, int):
-        return a - b
-    return a if isinstance(b, int) and b == 0 else _once(arith.subi, value(a), value(b))
+def _folded(
+    compute: Callable[[int, int], int], build: Callable[..., ir.Value], neutral: int | None = None
+) -> Callable[[Number, Number], Number]:
+    """A function of two numbers, which nothing is built for if both are known, or the second is `neutral`."""
+
+    def result(a: Number, b: Number) -> Number:
+        if isinstance(a, int) and isinstance(b, int):
+            return compute(a, b)
+        return a if isinstance(b, int) and b == neutral else _once(build, value(a), value(b))
+
+    return result
 
 
-def div(a: Number, b: Number) -> Number:
-    """The quotient of non-negative numbers, rounded down."""
-    if isinstance(a, int) and isinstance(b, int):
-        return a // b
-    return a if isinstance(b, int) and b == 1 else _once(arith.divui, value(a), value(b))
+sub = _folded(operator.sub, arith.subi, 0)
+xor = _folded(operator.xor, arith.xori, 0)
+div = _folded(operator.floordiv, arith.divui, 1)
+"""The quotient of non-negative numbers, rounded down."""
+shift_right = _folded(operator.rshift, arith.shrui, 0)
+"""`a >> b` of non-negative numbers."""
+minimum = _folded(min, arith.minsi)
+"""The smaller, as signed numbers."""
+maximum = _folded(max, arith.maxsi)
 
 
 def rem(a: Number, b: Number) -> Number:
@@ -116,34 +127,6 @@ def bit_and(a: Number, b: int) -> Number:
     if isinstance(a, int):
         return a & b
     return 0 if b == 0 else _once(arith.andi, a, value(b))
-
-
-def xor(a: Number, b: Number) -> Number:
-    """`a ^ b`."""
-    if isinstance(a, int) and isinstance(b, int):
-        return a ^ b
-    return a if isinstance(b, int) and b == 0 else _once(arith.xori, value(a), value(b))
-
-
-def shift_right(a: Number, bits: int) -> Number:
-    """`a >> bits` of a non-negative number."""
-    if isinstance(a, int):
-        return a >> bits
-    return a if bits == 0 else _once(arith.shrui, a, value(bits))
-
-
-def minimum(a: Number, b: Number) -> Number:
-    """The smaller, as signed numbers."""
-    if isinstance(a, int) and isinstance(b, int):
-        return min(a, b)
-    return arith.minsi(value(a), value(b))
-
-
-def maximum(a: Number, b: Number) -> Number:
-    """The larger, as signed numbers."""
-    if isinstance(a, int) and isinstance(b, int):
-        return max(a, b)
-    return arith.maxsi(value(a), value(b))
 
 
 def less(a: Number, b: Number) -> ir.Value:
@@ -200,6 +183,17 @@ def either(
         with ir.InsertionPoint(block):
             scf.yield_(values())
     return list(branch.results)
+
+
+def branch(condition: ir.Value, then: Callable[[], object], otherwise: Callable[[], object]) -> None:
+    """Builds the ops of `then` for where the condition, an i1 value, is true, otherwise those of
+    `otherwise`.
+    """
+    op = scf.IfOp(condition, has_else=True)
+    for block, build in ((op.then_block, then), (op.else_block, otherwise)):
+        with ir.InsertionPoint(block):
+            build()
+            scf.yield_([])
 
 
 def uniform(number: ir.Value) -> ir.Value:
@@ -261,6 +255,15 @@ def loop(
     with ir.InsertionPoint(op.body):
         scf.yield_(body(op.induction_variable, list(op.inner_iter_args)))
     return list(op.results)
+
+
+@contextmanager
+def each(first: Number, end: Number, step: Number = 1) -> Iterator[ir.Value]:
+    """As `loop`, without carried values: in the block, ops are built for a number, which is yielded."""
+    op = scf.ForOp(value(first), value(end), value(step))
+    with ir.InsertionPoint(op.body):
+        yield op.induction_variable
+        scf.yield_([])
 
 
 def repeat(

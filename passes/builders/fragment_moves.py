@@ -12,7 +12,7 @@ from weft.isa.chips import describe
 from weft.isa.family import Family, operand_text
 from weft.isa.global_stores import STORE, Store
 from weft.isa.mma.matrix_moves import LDMATRIX, STMATRIX
-from weft.mlir import arith, ir, llvm, scf, vector
+from weft.mlir import arith, ir, llvm, vector
 from weft.passes.builders import (
     addresses,
     emit,
@@ -147,8 +147,7 @@ def _plain_runs(op: LoadOp | StoreOp, buffer: ir.Value, kind: ir.Type) -> Iterat
 def _load_plain(op: LoadOp) -> ir.Value:
     kind, elements = op.fragment.type, list[ir.Value]()
     for _, count, address in _plain_runs(op, op.source, kind):
-        element = addresses.stored_type(kind.element_type)
-        run = element if count == 1 else ir.VectorType.get([count], element)
+        run = _run(addresses.stored_type(kind.element_type), count)
         elements += emit.elements(llvm.load(run, address))
     return _fragment(emit.vector_of(elements), kind)
 
@@ -182,9 +181,7 @@ def _stored(fragment: ir.Value) -> Callable[[int, int], ir.Value]:
         if element.width == 8:  # as a word: LLVM stores a vector's bytes one by one
             count, word = lane.type.shape[0] // width, ir.IntegerType.get_signless(8 * width)
             return emit.elements(vector.bitcast(ir.VectorType.get([count], word), lane))[register // width]
-        return vector.from_elements(
-            ir.VectorType.get([width], element), elements[register : register + width]
-        )
+        return emit.vector_of(elements[register : register + width])
 
     return run
 
@@ -225,7 +222,7 @@ def _runs(op: ir.OpView, kind: ir.Type, width: int) -> Runs:
     """(first register, registers, row, column) of the runs of `width` that are accessed at once, relative to
     the lane's start.
     """
-    elements = fragment_registers.lane_elements(kind.layout, kind.shape)[0]
+    elements = fragment_registers.coordinates(kind)
     runs = []
     for register in range(0, len(elements), width):
         row, column = elements[register]
@@ -238,6 +235,11 @@ def _runs(op: ir.OpView, kind: ir.Type, width: int) -> Runs:
             )
         runs.append((register, width, row, column))
     return runs
+
+
+def _run(element: ir.Type, width: int) -> ir.Type:
+    """The type of a run of elements that are accessed at once."""
+    return element if width == 1 else ir.VectorType.get([width], element)
 
 
 def _are_runs(elements: Sequence[Sequence[int]], width: int) -> bool:
@@ -257,9 +259,8 @@ def _load_global(op: LoadOp) -> ir.Value:
     def loaded(runs: Runs, read: Callable[..., ir.Value]) -> list[ir.Value]:
         elements, near = [], NearbyElements(source, start_row, start_column)
         for _, width, row, column in runs:
-            run = source.element if width == 1 else ir.VectorType.get([width], source.element)
             inside, address = near.at(row, column)
-            elements += emit.elements(read(source, address, inside, run))
+            elements += emit.elements(read(source, address, inside, _run(source.element, width)))
         return [emit.vector_of(elements)]
 
     at_edges = _loaded_inside if op.only_inside else guarded
@@ -296,8 +297,7 @@ def load_row(op: LoadRowOp) -> ir.Value:
     source = Vector(op.source)
 
     def loaded_runs(width: int) -> list[ir.Value]:
-        run = source.element if width == 1 else ir.VectorType.get([width], source.element)
-        elements = list[ir.Value]()
+        run, elements = _run(source.element, width), list[ir.Value]()
         for column in distinct[::width]:
             at = emit.add(start, column)
             elements += emit.elements(guarded(source, source.element_of(at), source.has(at), run))
@@ -324,9 +324,8 @@ def _row_of_buffer(op: LoadRowOp, start: ir.Value, columns: Sequence[int]) -> li
     element, values = addresses.stored_type(op.fragment.type.element_type), list[ir.Value]()
     for column in columns[::width]:
         offset = shared.offset(Point(0), Point(emit.add(start, column)))
-        kind = element if width == 1 else ir.VectorType.get([width], element)
-        loaded = llvm.load(kind, addresses.offset(base, offset), alignment=width * shared.bytes)
-        values += [loaded] if width == 1 else emit.elements(loaded)
+        at = addresses.offset(base, offset)
+        values += emit.elements(llvm.load(_run(element, width), at, alignment=width * shared.bytes))
     return values
 
 
@@ -359,11 +358,7 @@ def store(op: StoreOp) -> None:
         put(single)
         return
     runs = _runs(op, kind, width)
-    branch = scf.IfOp(_whole(destination, start_column, runs), has_else=True)
-    for block, chosen in ((branch.then_block, runs), (branch.else_block, single)):
-        with ir.InsertionPoint(block):
-            put(chosen)
-            scf.yield_([])
+    emit.branch(_whole(destination, start_column, runs), lambda: put(runs), lambda: put(single))
 
 
 def _store_inside(value: ir.Value, address: ir.Value, inside: ir.Value, *, predicated: bool) -> None:

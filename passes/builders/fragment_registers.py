@@ -23,6 +23,11 @@ def lane_elements(layout: Layout, shape: tuple[int, ...]) -> tuple[tuple[tuple[i
     return tuple(tuple(layout.lane_elements(each, shape)) for each in range(LANES))
 
 
+def coordinates(kind: ir.Type) -> tuple[tuple[int, ...], ...]:
+    """The rows and columns of the first lane's elements of a fragment, in register order."""
+    return lane_elements(kind.layout, kind.shape)[0]
+
+
 def elements_of_row(bits: int) -> int:
     """Elements of so many bits in a row of a matrix that ldmatrix moves."""
     return LANES_OF_ROW * REGISTER_BITS // bits

@@ -17,16 +17,13 @@ def block(
     present = emit.minimum(emit.sub(source.columns, column), columns)
     bytes_ = emit.bit_and(emit.mul(present, source.bytes), -_UNIT)
 
-    def one(number: ir.Value, _: list[ir.Value]) -> list[ir.Value]:
+    with emit.each(thread, rows, threads) as number:
         at = emit.add(row, number)
         start = source.element_of(source.row(at), column)
         low = arith.trunci(emit.i32(), llvm.ptrtoint(ir.IntegerType.get_signless(64), start))
         exists = arith.andi(source.has_row(at), emit.less(0, bytes_))
         with emit.when(arith.andi(exists, emit.equal(emit.bit_and(low, _UNIT - 1), 0))):
             nvvm.CpAsyncBulkPrefetchOp(start, emit.value(bytes_))
-        return []
-
-    emit.loop(thread, rows, threads, [], one)
 
 
 def run(vector: ir.Value, first: ir.Value, count: int) -> None:

@@ -7,7 +7,7 @@ from math import gcd
 from weft.dialects import tile
 from weft.dialects.tile import CopyOutOp
 from weft.isa.chips import LANES, WARPS
-from weft.mlir import arith, ir, llvm, scf
+from weft.mlir import arith, ir, llvm
 from weft.passes.builders import addresses, emit, thread_ids
 from weft.passes.builders.addresses import Matrix
 from weft.passes.builders.shared_tiles import Point, SharedTile
@@ -49,13 +49,10 @@ def copy(matrix: ir.Value, row: ir.Value, column: ir.Value, part: ir.Value) -> N
                     [_element(source, start, exists, column, emit.add(across, i)) for i in range(per)],
                 )
 
-    def some(number: ir.Value, _: list[ir.Value]) -> list[ir.Value]:
+    with emit.each(first, rows, turns * at_once) as number:
         for down, across, loaded in list(elements(number)):
             offset = shared.offset(Point(down), Point(across))
             llvm.store(emit.vector_of(loaded), addresses.offset(base, offset))
-        return []
-
-    emit.loop(first, rows, turns * at_once, [], some)
 
 
 def _element(
@@ -152,11 +149,9 @@ class RowStores:
 
     def _each_row(self, first: ir.Value, at_once: int, body: Callable[[ir.Value], None]) -> None:
         """A loop over every row of the tile that a lane has a part of, from `first` on."""
-        end = emit.value(emit.minimum(emit.sub(self.matrix.rows, self.row), self.rows))
-        loop = scf.ForOp(emit.value(first), end, emit.value(WARPS * at_once))
-        with ir.InsertionPoint(loop.body):
-            body(loop.induction_variable)
-            scf.yield_([])
+        end = emit.minimum(emit.sub(self.matrix.rows, self.row), self.rows)
+        with emit.each(first, end, WARPS * at_once) as number:
+            body(number)
 
     def _start(self, row: ir.Value) -> ir.Value:
         """Where a row of the tile begins in the matrix."""

@@ -1,6 +1,6 @@
 """Conversions of f8E4M3FN and f8E5M2 by arithmetic on their bits, for any chip. Weft's fp8 is these two."""
 
-from weft.mlir import arith, ir
+from weft.mlir import arith, ir, llvm, vector
 from weft.passes.builders import emit
 
 _MANTISSA = {"f8E4M3FN": 3, "f8E5M2": 2}
@@ -19,14 +19,9 @@ def convert(value: ir.Value, kind: ir.Type) -> ir.Value:
     """A value of floats, a scalar or a vector, in another type, if one of them is fp8. It is rounded once, to
     the nearest; f8E4M3FN, which has no infinity, has NaN for numbers beyond its range.
     """
-    single = with_elements(kind, ir.F32Type.get())
     if is_small(value.type):
         value = to_f16(value)
-    if not is_small(kind):
-        return _resized(value, kind)
-    if emit.element_of(value.type) == ir.F64Type.get():
-        value = _odd(value, single)
-    return _from_f32(_resized(value, single), kind)
+    return _from_f32(as_f32(value), kind) if is_small(kind) else _resized(value, kind)
 
 
 def to_f16(value: ir.Value) -> ir.Value:
@@ -66,22 +61,18 @@ def _from_f32(value: ir.Value, kind: ir.Type) -> ir.Value:
     return arith.bitcast(kind, arith.trunci(_integers(kind, 8), arith.ori(code, sign)))
 
 
-def _odd(value: ir.Value, kind: ir.Type) -> ir.Value:
-    """F64 in f32: towards zero, and with the last digit set where it isn't exact."""
-    words, near = _integers(kind, 32), arith.truncf(kind, value)
-    back, bits = arith.extf(value.type, near), arith.bitcast(words, near)
-    differs = arith.cmpf(arith.CmpFPredicate.ONE, back, value)
-    above, below, positive = (
-        arith.cmpf(predicate, one, other)
-        for predicate, one, other in (
-            (arith.CmpFPredicate.OGT, back, value),
-            (arith.CmpFPredicate.OLT, back, value),
-            (arith.CmpFPredicate.OGT, value, emit.constant(value.type, 0.0)),
-        )
-    )
-    up = arith.select(positive, above, below)
-    down = arith.subi(bits, arith.extui(words, up))
-    return arith.bitcast(kind, arith.ori(down, arith.extui(words, differs)))
+def as_f32(value: ir.Value) -> ir.Value:
+    """Floats in f32, which narrower types round as they do these floats. Those of f64 are rounded toward
+    zero, and get an odd last digit where this isn't exact.
+    """
+    f32 = ir.F32Type.get()
+    kind, words = with_elements(value.type, f32), _integers(value.type, 32)
+    if emit.element_of(value.type) != ir.F64Type.get():
+        return _resized(value, kind)
+    near = [llvm.call_intrinsic(f32, "llvm.nvvm.d2f.rz", [each], [], []) for each in emit.elements(value)]
+    shorter = vector.from_elements(kind, near) if isinstance(kind, ir.VectorType) else near[0]
+    differs = arith.cmpf(arith.CmpFPredicate.ONE, arith.extf(value.type, shorter), value)
+    return arith.bitcast(kind, arith.ori(arith.bitcast(words, shorter), arith.extui(words, differs)))
 
 
 def _resized(value: ir.Value, kind: ir.Type) -> ir.Value:

@@ -17,7 +17,7 @@ from weft.layout import AXES, Layout
 from weft.layout.iterators import point_table
 from weft.mlir import ir
 from weft.passes.analysis import active_threads
-from weft.passes.builders import matrix_descriptors, tensor_memory_tiles, thread_ids
+from weft.passes.builders import addresses, matrix_descriptors, thread_ids
 from weft.passes.builders.tcgen05_operands import CanonicalLayout
 from weft.passes.registry import remarks
 
@@ -74,7 +74,7 @@ def copy(op: ir.OpView) -> None:
     with thread_ids.elected_if(scope == "warp"):
         for each, record in found.copies:
             tcgen05.cp(
-                address=tensor_memory_tiles.advanced(target, each.column),
+                address=addresses.offset(target, each.column),
                 descriptor=matrix_descriptors.advance(starts[record], each.units),
                 shape=each.shape,
                 multicast=each.multicast,

@@ -332,18 +332,18 @@ def _addressed(
 ) -> Iterator[tuple[Move, ir.Value]]:
     """Each instruction with its address. Warps of a warpgroup have lanes of their own, and copies in them."""
     groups = buffer.type.layout.group(buffer.type.shape)
-    base = tensor_memory_tiles.advanced(
+    base = addresses.offset(
         tile.address(buffer),
         tensor_memory_tiles.offset(buffer.type, tuple(zip((op.row, op.column), groups, strict=True))),
     )
     part = PART << LANE_SHIFT
     if fragment.warps > 1:
-        base = tensor_memory_tiles.advanced(base, emit.mul(thread_ids.warp(), part))
+        base = addresses.offset(base, emit.mul(thread_ids.warp(), part))
     for it in buffer.type.layout.canonical().replica:
         copy = emit.rem(emit.div(thread_ids.warp(), it.stride // PART), it.extent)
-        base = tensor_memory_tiles.advanced(base, emit.mul(copy, it.stride // PART * part))
+        base = addresses.offset(base, emit.mul(copy, it.stride // PART * part))
     for move in chosen.moves:
-        yield move, tensor_memory_tiles.advanced(base, (move.lane << LANE_SHIFT) + move.column)
+        yield move, addresses.offset(base, (move.lane << LANE_SHIFT) + move.column)
 
 
 def _attributes(move: Move) -> dict[str, Any]:

@@ -1,7 +1,6 @@
 """The addresses of elements, stages and slices of buffers in tensor memory: `lane << 16 | column`."""
 
 from dataclasses import replace
-from typing import Any
 
 from weft.dialects.tile_buffers import SliceOp, StageOp
 from weft.isa.tcgen05.tensor_layouts import COLUMN_BITS, LANE_SHIFT
@@ -38,11 +37,6 @@ def offset(kind: ir.Type, coordinates: tuple[tuple[ir.Value, tuple[Iter, ...]], 
 
     parts = [index_offset(value, tuple(map(scaled, group))) for value, group in coordinates]
     return emit.div(emit.add(*parts), per_column // unit)
-
-
-def advanced(address: ir.Value, distance: Any) -> ir.Value:
-    """The address so many lanes and columns further."""
-    return addresses.offset(address, distance)
 
 
 def pointer(word: ir.Value) -> ir.Value:

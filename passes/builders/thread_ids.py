@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from math import prod
 
-from weft.dialects.op import refuse
+from weft.dialects.op import kernel_of, refuse
 from weft.isa.chips import LANES, WARPGROUP, WARPS
 from weft.isa.tcgen05.pairs import PAIR
 from weft.mlir import ir, nvvm
@@ -18,9 +18,7 @@ from weft.passes.builders.instructions import assembly
 
 def threads_of(op: ir.OpView) -> int:
     """The threads of the CTA that runs `op`. Raises WeftError outside of a kernel of known block size."""
-    kernel = op.operation.parent
-    while kernel is not None and kernel.name != "gpu.func":
-        kernel = kernel.parent and kernel.parent.operation
+    kernel = kernel_of(op)
     if kernel is None or "known_block_size" not in kernel.attributes:
         raise refuse(op, "expects a gpu.func with 'known_block_size' around it")
     x, y, z = kernel.attributes["known_block_size"]
@@ -31,9 +29,7 @@ def threads_of(op: ir.OpView) -> int:
 
 def cluster_size_of(op: ir.OpView) -> int:
     """The CTAs of a cluster of the kernel around `op`; 1 outside of a kernel that specifies them."""
-    kernel = op.operation.parent
-    while kernel is not None and kernel.name != "gpu.func":
-        kernel = kernel.parent and kernel.parent.operation
+    kernel = kernel_of(op)
     if kernel is None or "known_cluster_size" not in kernel.attributes:
         return 1
     return prod(int(extent) for extent in kernel.attributes["known_cluster_size"])

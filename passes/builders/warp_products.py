@@ -171,9 +171,9 @@ def _initial(op: Gemm) -> ir.Value:
     c = op.c[0] if isinstance(op, GemmOp) else op.c
     if c.type.layout == kind.layout:
         return tile.to_lane(c)
-    held = fragment_registers.lane_elements(c.type.layout, c.type.shape)[0]
+    held = fragment_registers.coordinates(c.type)
     scalars = dict(zip(held, emit.elements(tile.to_lane(c)), strict=True))
-    order = fragment_registers.lane_elements(kind.layout, kind.shape)[0]
+    order = fragment_registers.coordinates(kind)
     return vector.from_elements(kind.lane_type, [scalars[coordinates] for coordinates in order])
 
 

@@ -14,11 +14,10 @@ from weft.dialects.schedule import WarpgroupSchedule
 from weft.dialects.tile import FragmentType
 from weft.isa import wgmma
 from weft.isa.chips import LANES
-from weft.layout import Layout
 from weft.mlir import ir
 from weft.passes.builders import emit
 from weft.passes.kernels.feed import Feed
-from weft.passes.kernels.fragments import undefined, widened
+from weft.passes.kernels.fragments import of_atoms, undefined, widened
 from weft.passes.kernels.promoted_scales import BlockScales, RowScales, TileRowScales, TileScales
 from weft.passes.kernels.tile_order import Tile
 from weft.passes.kernels.tiles import each_k_block, every_k_block
@@ -28,9 +27,7 @@ def sums_type(schedule: WarpgroupSchedule, types: Types, columns: int | None = N
     """The type of a warpgroup's sums, or of `columns` columns of them, as the epilogue has them."""
     columns = columns or schedule.block[1]
     form = replace(schedule, block=(wgmma.M, columns, wgmma.M)).form(types)
-    d, shape = form.operands[0], (schedule.rows, columns)
-    layout = Layout.parse(d.layout).tile_to(shape, d.shape)
-    return FragmentType.of(shape, ir.Type.parse(types.sums), layout)
+    return of_atoms(form.operands[0], (schedule.rows, columns), ir.Type.parse(types.sums))
 
 
 class Accumulator:
@@ -164,8 +161,8 @@ class _Blocks:
     def add(self, part: int, factors: list[ir.Value], products: int = 0) -> None:
         """Adds finished products, in the registers of a set, to a part's sums."""
         count = self.kind.registers
-        numbers = self.scales.numbers if self.scales else ()
-        tile.add_products(products * count, self.first_sum(part), count, factors, numbers)
+        numbers = self.scales.numbers if self.scales else None
+        tile.add_products(products * count, self.first_sum(part), count, factors, factor_numbers=numbers)
 
 
 def _add_up_in_turn(blocks: _Blocks, position: list[ir.Value]) -> list[ir.Value]:
@@ -208,17 +205,12 @@ def _add_up_parts(blocks: _Blocks, position: list[ir.Value]) -> list[ir.Value]:
         """`may_begin`: whether the K block of this number may be the tile's first."""
         position = carried[-2:]
 
-        def next_() -> list[ir.Value]:
+        def next_() -> None:
             _end_block(blocks, carried)
             tile.await_(ring, *position)
-            return []
-
-        def first() -> list[ir.Value]:
-            tile.await_(ring, *position)
-            return []
 
         if may_begin:
-            emit.either(emit.less(begins, number), [], next_, first)
+            emit.branch(emit.less(begins, number), next_, lambda: tile.await_(ring, *position))
         else:
             next_()
         return _begin_block(blocks, position, of_b)
@@ -348,17 +340,12 @@ def _add_up_overlapped(blocks: _Blocks, position: list[ir.Value]) -> list[ir.Val
     position, first = left[:2], _InFlight(0, left[2], left[3:])
     rest = emit.equal(emit.rem(emit.sub(end, begin), 2), 0)
 
-    def one_more() -> list[ir.Value]:
+    def one_more() -> None:
         second, _ = start(emit.sub(end, 1), position, 1)
         land(first, 1)
         land(second, 0)
-        return []
 
-    def none() -> list[ir.Value]:
-        land(first, 0)
-        return []
-
-    emit.either(rest, [], one_more, none)
+    emit.branch(rest, one_more, lambda: land(first, 0))
     # Selected, since ptxas does not know that values which leave the branches are uniform in a warp.
     advanced = zip(tile.advance(ring, *position), position, strict=True)
     return [emit.select(rest, far, near) for far, near in advanced]

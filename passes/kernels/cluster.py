@@ -2,7 +2,7 @@
 
 from weft.isa.chips import BARRIERS, LANES, WARPGROUP
 from weft.mlir import ir, nvvm
-from weft.passes.builders import emit
+from weft.passes.builders import emit, thread_ids
 
 _CONSUMERS = BARRIERS - 1  # of all consumers; barrier 0 is the CTA's, and a warpgroup has its own, from 1 on
 _PRODUCERS, _SENDERS = BARRIERS - 2, BARRIERS - 3
@@ -34,6 +34,20 @@ def meet_consumers(warpgroups: int, warps: int = 0) -> None:
     """Waits for all threads of all consumer warpgroups of the CTA, and so many other warps."""
     threads = emit.value(warpgroups * WARPGROUP + warps * LANES)
     nvvm.BarrierOp(barrierId=emit.value(_CONSUMERS), numberOfThreads=threads)
+
+
+def await_reads(pending: int = 0) -> None:
+    """Waits until at most `pending` of the latest stores by TMA of a warpgroup read shared memory, in the
+    thread that starts them.
+    """
+    with thread_ids.one_thread():
+        nvvm.cp_async_bulk_wait_group(pending, read=True)
+
+
+def await_stores(pending: int, warpgroup: ir.Value) -> None:
+    """As `await_reads`, for all threads of a warpgroup."""
+    await_reads(pending)
+    meet_warpgroup(warpgroup)
 
 
 def hand_over(warpgroup: ir.Value) -> None:

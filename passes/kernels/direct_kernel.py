@@ -14,16 +14,15 @@ from weft.dialects import tile
 from weft.dialects.launch_contract import DEPENDENT, MIN_CTAS
 from weft.dialects.schedule.direct import CHUNK_BYTES, COLUMNS, LINE_BYTES, ROWS, DirectSchedule
 from weft.dialects.schedule.mma_sync import form
-from weft.dialects.tile import BufferType, FragmentType, MatmulOp
+from weft.dialects.tile import BufferType, MatmulOp
 from weft.isa.chips import LANES, REGISTERS, since
-from weft.layout import Layout
 from weft.mlir import arith, gpu, ir, llvm, nvvm, vector
 from weft.passes.builders import addresses, emit, fragment_registers, thread_ids
 from weft.passes.builders.addresses import Matrix
 from weft.passes.builders.shifted_words import BYTES, WORDS, shifted
 from weft.passes.kernels.cluster import await_previous_launch
 from weft.passes.kernels.epilogue import Finisher
-from weft.passes.kernels.fragments import PAIR, QUAD, add, widened
+from weft.passes.kernels.fragments import PAIR, QUAD, add, of_atoms, widened
 from weft.passes.kernels.matrices import member, misaligned, size
 from weft.passes.kernels.tile_order import grid_tile
 
@@ -107,10 +106,8 @@ class DirectKernel:
     def _kind(self, name: str, shape: tuple[int, int]) -> ir.Type:
         """The fragment of an operand of the instruction, or of several."""
         registers = next(each for each in self.form.operands if each.name == name)
-        layout = Layout.parse(registers.layout).tile_to(shape, registers.shape)
-        elements = {"a": self.op.a, "b": self.op.b}
-        element = elements[name].type.element_type if name in elements else self._sum
-        return FragmentType.of(shape, element, layout)
+        elements = {"a": self.op.a.type.element_type, "b": self.op.b.type.element_type}
+        return of_atoms(registers, shape, elements.get(name, self._sum))
 
     def _rows(self, matrix: ir.Value, index: ir.Value | None, first: ir.Value, count: int) -> _Rows:
         """A lane's rows among `count` from `first` on; in place of those beyond the matrix, its last one."""
@@ -134,7 +131,7 @@ class DirectKernel:
         return tile.from_lane(self._rest(a, b, reader, whole, sums[0]), kind)
 
     def _blocks(
-        self, a: _Rows, b: _Rows, reader: ir.Value, zero: ir.Value, kind: type["_Loads"]
+        self, a: _Rows, b: _Rows, reader: ir.Value, zero: ir.Value, kind: type["_Aligned"]
     ) -> list[ir.Value]:
         """The number of K blocks that can be loaded whole, and the sums of those that are the warp's. While
         one is multiplied, B's part of the next is loaded.
@@ -209,26 +206,21 @@ class DirectKernel:
         across, warps = columns // COLUMNS, self.schedule.threads // LANES
         count = rows // ROWS * across
 
-        def one(number: ir.Value, _: list[ir.Value]) -> list[ir.Value]:
-            down, beside = (
-                emit.mul(emit.div(number, across), ROWS),
-                emit.mul(emit.rem(number, across), COLUMNS),
-            )
+        with emit.each(warp, count, warps) as number:
+            down = emit.mul(emit.div(number, across), ROWS)
+            beside = emit.mul(emit.rem(number, across), COLUMNS)
             at = emit.value(down), emit.value(beside)
             parts = (tile.stage(buffer, emit.value(reader)) for reader in range(self.schedule.readers[1]))
             loaded = (tile.load(p, *at, kind, vector_bytes=PAIR * self._sum_bytes) for p in parts)
             total = tile.from_lane(reduce(add, map(tile.to_lane, loaded)), kind)
             self._store(total, emit.add(row, down), emit.add(column, beside), index)
-            return []
-
-        emit.loop(warp, count, warps, [], one)
 
     def _store(self, sums: ir.Value, row: ir.Value, column: ir.Value, index: ir.Value | None) -> None:
         Finisher(self.op, index, PAIR).store(widened(sums), row, column)
 
 
-class _Loads:
-    """How a lane loads its part of K blocks of its rows."""
+class _Aligned:
+    """How a lane loads its part of K blocks of its rows, which begin at multiples of 16 bytes."""
 
     beyond = 0
     """Bytes after a K block that must be inside of the matrix, too."""
@@ -264,33 +256,19 @@ class _Loads:
     @property
     def _vectors(self) -> list[int]:
         """Where a lane's vectors are, in bytes from its first one."""
-        raise NotImplementedError
-
-    def _start(self, row: ir.Value) -> ir.Value:
-        """The address of a lane's first vector of a row."""
-        raise NotImplementedError
-
-    def _chunk(self, words: list[ir.Value], first: int, low: ir.Value) -> list[ir.Value]:
-        """The words of a line from what was loaded of a row, whose address has these low bits."""
-        raise NotImplementedError
-
-
-class _Aligned(_Loads):
-    """Rows begin at multiples of 16 bytes."""
-
-    @property
-    def _vectors(self) -> list[int]:
         return [LINE_BYTES * line for line in range(self.lines)]
 
     def _start(self, row: ir.Value) -> ir.Value:
+        """The address of a lane's first vector of a row."""
         return addresses.offset(row, emit.mul(_quad_lane(), CHUNK_BYTES))
 
     def _chunk(self, words: list[ir.Value], first: int, low: ir.Value) -> list[ir.Value]:
+        """The words of a line from what was loaded of a row, whose address has these low bits."""
         return words[first : first + WORDS]
 
 
-class _Shifted(_Loads):
-    """Rows begin at any element."""
+class _Shifted(_Aligned):
+    """The same, of rows that begin at any element."""
 
     beyond = BYTES
 
@@ -315,7 +293,7 @@ def _quad_lane() -> ir.Value:
 
 def _fragment(kind: ir.Type, pairs: list[_Pair], along: int) -> ir.Value:
     """The fragment with the pairs of a lane's rows: rows of the fragment, or with `along` 1 columns."""
-    at = fragment_registers.lane_elements(kind.layout, tuple(kind.shape))[0]
+    at = fragment_registers.coordinates(kind)
     depth, words = kind.shape[1 - along], list[ir.Value]()
     for coordinates in at[:: 32 // kind.element_type.width]:
         words.append(pairs[coordinates[along] // COLUMNS][2 * coordinates[1 - along] // depth])

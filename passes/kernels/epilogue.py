@@ -50,7 +50,7 @@ class SpreadRow:
 
     def of(self, piece: ir.Type, first: int) -> ir.Value:
         """A lane's elements for a fragment whose first column is this one, as a vector."""
-        columns = [column for _, column in fragment_registers.lane_elements(piece.layout, piece.shape)[0]]
+        columns = [column for _, column in fragment_registers.coordinates(piece)]
         pairs = {c: self._pair((first + c) // PAIR) for c in sorted(set(columns)) if c % PAIR == 0}
         return emit.vector_of([pairs[c - c % PAIR][c % PAIR] for c in columns])
 
@@ -78,7 +78,7 @@ def marked(op: MatmulOp, lane: ir.Value, kind: ir.Type, row: ir.Value, group: ir
     assert digits is not None, kind
     end = Ends(op.role("row_ends"), size(op.d, -2)).end(group)
     left = emit.sub(end, emit.add(row, fragment_registers.lane_coordinate(digits[0])))
-    rows = [at[0] for at in fragment_registers.lane_elements(kind.layout, kind.shape)[0]]
+    rows = [at[0] for at in fragment_registers.coordinates(kind)]
     after = {at: emit.less(left, at + 1) for at in sorted(set(rows))}
     number = _MARKS.get(str(kind.element_type), _NAN)
     zero, mark = (emit.constant(lane.type, each) for each in (0, number))
@@ -208,7 +208,7 @@ def pieces(kind: ir.Type, count: int | None = None) -> list[Piece]:
     if outer is not None:
         shard[shard.index(outer)] = replace(outer, extent=outer.extent // parts)
     part_type = FragmentType.of(shape, kind.element_type, Layout(_dense(shard)))
-    elements = fragment_registers.lane_elements(kind.layout, kind.shape)[0]
+    elements = fragment_registers.coordinates(kind)
     pieces = list[Piece]()
     for part in range(parts):
         registers = tuple(r for r, at in enumerate(elements) if at[along] // extent == part)
@@ -304,8 +304,9 @@ class _Epilogue:
         """A lane's elements of a matrix at the coordinates of a group."""
         fragment = FragmentType.of(group.kind.shape, matrix.type.element_type, group.kind.layout)
         if self.preloaded is not None and self.preloaded[0].matrix == matrix:
-            copies, part = self.preloaded
-            return copies.load(part, group.row, group.column, fragment)
+            _, part = self.preloaded
+            loaded = tile.load(part, emit.value(group.row), emit.value(group.column), fragment)
+            return tile.to_lane(loaded)
         row, column = (emit.value(self._at(axis, group)) for axis in range(2))
         width = run_bytes(matrix, self.run, fragment)
         source = member(matrix, self.number)
@@ -352,7 +353,7 @@ class _Epilogue:
     def _coordinates(self, axis: int, piece: Piece) -> ir.Value:
         """The rows or columns of a lane's elements, as a vector of index."""
         first = emit.add(self._at(axis, piece), fragment_registers.lane_coordinate(self._digits(piece)[axis]))
-        own = fragment_registers.lane_elements(piece.kind.layout, piece.kind.shape)[0]
+        own = fragment_registers.coordinates(piece.kind)
         return emit.vector_of([emit.as_index(emit.add(first, at[axis])) for at in own])
 
     def _digits(self, piece: Piece) -> tuple[tuple[LaneDigit, ...], ...]:

@@ -6,9 +6,11 @@ from typing import Any
 from weft.dialects import tile
 from weft.dialects.element_types import FP8_TYPES
 from weft.dialects.tile_types import FragmentType
+from weft.isa.family import Registers
 from weft.layout import Layout
 from weft.mlir import arith, ir, llvm, nvvm, vector
-from weft.passes.builders import emit, fragment_registers
+from weft.passes.builders import emit, fragment_registers, small_floats
+from weft.passes.builders.small_floats import with_elements
 
 
 def transposed(kind: ir.Type) -> ir.Type:
@@ -36,6 +38,21 @@ def longest_run(rows: int, columns: int, bytes_: int) -> int:
     return run if rows == 16 and run > PAIR else PAIR
 
 
+def of_atoms(atom: Registers, shape: tuple[int, int], element: ir.Type) -> ir.Type:
+    """The type of a fragment that consists of an instruction's operands."""
+    return FragmentType.of(shape, element, Layout.parse(atom.layout).tile_to(shape, atom.shape))
+
+
+def load_atoms(
+    stage: ir.Value, start: ir.Value | int, k: int, kind: ir.Type, atom: Registers, k_major: bool
+) -> ir.Value:
+    """A warp's part of A or B in a buffer, from a row or column and a depth on."""
+    row, column = (start, k) if k_major else (k, start)
+    # A is M x K: an MN-major A is transposed in memory. B is K x N: a K-major B is transposed.
+    transpose = k_major == (atom.name == "b")
+    return tile.load(stage, emit.value(row), emit.value(column), kind, transpose=transpose)
+
+
 def sorted_sums(sums: ir.Value, rows: bool, columns: bool, run: int = PAIR) -> ir.Value:
     """Sums of `mma.sync` in the order of D's rows and columns: a lane's elements of a row follow each other.
     `rows` and `columns`: these alternate between the two halves of 16. `run`: that of columns which don't.
@@ -51,19 +68,14 @@ def sorted_sums(sums: ir.Value, rows: bool, columns: bool, run: int = PAIR) -> i
         f"S[({m // 16},{tall[0]},{tall[1]},{n // across},4,{run}):"
         f"({2 * per_row},{strides[tall[0]]},{strides[tall[1]]},{run},1@laneid,1)]"
     )
-    held = {
-        at: number for number, at in enumerate(fragment_registers.lane_elements(kind.layout, kind.shape)[0])
-    }
+    held = {at: number for number, at in enumerate(fragment_registers.coordinates(kind))}
     wanted = fragment_registers.lane_elements(layout, kind.shape)[0]
     elements = emit.elements(tile.to_lane(sums))
-    lane = [
-        elements[
-            held[
-                _alternating(row) if rows else row, _alternating(column) if columns else _in_runs(column, run)
-            ]
-        ]
-        for row, column in wanted
-    ]
+    lane = []
+    for row, column in wanted:
+        row = _alternating(row) if rows else row
+        column = _alternating(column) if columns else _in_runs(column, run)
+        lane.append(elements[held[row, column]])
     return tile.from_lane(emit.vector_of(lane), FragmentType.of((m, n), kind.element_type, layout))
 
 
@@ -87,7 +99,8 @@ def reread(
     order = read.attribute("order")
     if registers is not None:
         order = [read.order[number] for number in registers]
-    return tile.read_sums(kind or fragment.type, read.attribute("first_sum"), order, rounds)
+    first = read.attribute("first_sum")
+    return tile.read_sums(kind or fragment.type, first, order=order, rounds=rounds)
 
 
 def widened(sums: ir.Value) -> ir.Value:
@@ -111,6 +124,11 @@ def undefined(kind: ir.Type) -> ir.Value:
     return tile.from_lane(llvm.mlir_undef(kind.lane_type), kind)
 
 
+def zeros(kind: ir.Type) -> ir.Value:
+    """A fragment of zeros."""
+    return tile.from_lane(emit.constant(kind.lane_type, 0), kind)
+
+
 def add(a: ir.Value, b: ir.Value) -> ir.Value:
     """The sum of two scalars or vectors."""
     return arith.addi(a, b) if isinstance(emit.element_of(a.type), ir.IntegerType) else arith.addf(a, b)
@@ -124,36 +142,18 @@ def convert(lane: ir.Value, kind: ir.Type) -> ir.Value:
         return lane
     old, new = lane.type.element_type, kind.element_type
     if str(new) in FP8_TYPES:
-        return _to_fp8(_as_f32(lane), kind)
+        return _to_fp8(small_floats.as_f32(lane), kind)
     if str(old) in FP8_TYPES:
         return _from_fp8(lane, kind)
     if old.width == new.width:  # f16 and bf16: neither holds the other's values
-        return arith.truncf(kind, arith.extf(_with_f32(kind), lane))
+        return arith.truncf(kind, arith.extf(with_elements(kind, ir.F32Type.get()), lane))
     return arith.extf(kind, lane) if new.width > old.width else arith.truncf(kind, lane)
-
-
-def _with_f32(kind: ir.Type) -> ir.Type:
-    """A vector type with elements of f32."""
-    return ir.VectorType.get(kind.shape, ir.F32Type.get())
-
-
-def _as_f32(lane: ir.Value) -> ir.Value:
-    """A vector of floats in f32, which narrower types round as they do these floats. Those of f64 are rounded
-    toward zero, and get an odd last bit where this isn't exact.
-    """
-    kind = _with_f32(lane.type)
-    if lane.type.element_type != ir.F64Type.get():
-        return convert(lane, kind)
-    f32, integers = ir.F32Type.get(), ir.VectorType.get(kind.shape, emit.i32())
-    near = [llvm.call_intrinsic(f32, "llvm.nvvm.d2f.rz", [each], [], []) for each in emit.elements(lane)]
-    shorter = vector.from_elements(kind, near)
-    differs = arith.cmpf(arith.CmpFPredicate.ONE, arith.extf(lane.type, shorter), lane)
-    return arith.bitcast(kind, arith.ori(arith.bitcast(integers, shorter), arith.extui(integers, differs)))
 
 
 def _to_fp8(lane: ir.Value, kind: ir.Type) -> ir.Value:
     """A vector of an even number of f32 in fp8, two at a time."""
-    i16, numbers = ir.IntegerType.get_signless(16), emit.elements(lane)
+    i8, i16 = (ir.IntegerType.get_signless(bits) for bits in (8, 16))
+    numbers = emit.elements(lane)
     nearest, finite = (
         ir.Attribute.parse(f"#nvvm.{mode}>") for mode in ("fp_rnd_mode<rn", "sat_mode<satfinite")
     )
@@ -163,21 +163,14 @@ def _to_fp8(lane: ir.Value, kind: ir.Type) -> ir.Value:
         for low, high in zip(numbers[::2], numbers[1::2], strict=True)
     ]
     words = vector.from_elements(ir.VectorType.get([len(pairs)], i16), pairs)
-    return arith.bitcast(kind, vector.bitcast(_bytes(kind), words))
+    return arith.bitcast(kind, vector.bitcast(with_elements(kind, i8), words))
 
 
 def _from_fp8(lane: ir.Value, kind: ir.Type) -> ir.Value:
     """A vector of an even number of fp8 in a wider type, through f16, which holds all values of fp8."""
-    pair, halves = ir.VectorType.get([2], ir.IntegerType.get_signless(8)), list[ir.Value]()
-    two = ir.VectorType.get([2], ir.F16Type.get())
+    two, halves = ir.VectorType.get([2], ir.F16Type.get()), list[ir.Value]()
     source = ir.TypeAttr.get(lane.type.element_type)
-    elements = emit.elements(arith.bitcast(_bytes(lane.type), lane))
+    elements = emit.elements(arith.bitcast(with_elements(lane.type, ir.IntegerType.get_signless(8)), lane))
     for low, high in zip(elements[::2], elements[1::2], strict=True):
-        converted = nvvm.convert_f8x2_to_f16x2(two, vector.from_elements(pair, [low, high]), source)
-        halves += emit.elements(converted)
-    return convert(vector.from_elements(ir.VectorType.get(kind.shape, ir.F16Type.get()), halves), kind)
-
-
-def _bytes(kind: ir.Type) -> ir.Type:
-    """A vector type's elements as bytes."""
-    return ir.VectorType.get(kind.shape, ir.IntegerType.get_signless(8))
+        halves += emit.elements(nvvm.convert_f8x2_to_f16x2(two, emit.vector_of([low, high]), source))
+    return convert(emit.vector_of(halves), kind)

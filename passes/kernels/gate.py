@@ -5,9 +5,10 @@ from dataclasses import replace
 from weft.dialects import tile
 from weft.dialects.operand_roles import GATE_RUN
 from weft.dialects.schedule import WarpgroupSchedule
-from weft.dialects.tile import FragmentType, MatmulOp
+from weft.dialects.tile import MatmulOp
 from weft.mlir import arith, ir
-from weft.passes.builders import emit, fragment_registers
+from weft.passes.builders import emit
+from weft.passes.builders.fragment_registers import coordinates
 from weft.passes.kernels import activations
 from weft.passes.kernels.accumulator import sums_type
 
@@ -27,17 +28,12 @@ def gated(op: MatmulOp, sums: ir.Value) -> ir.Value:
     assert isinstance(op.schedule, WarpgroupSchedule)
     kind = sums_type(written(op, op.schedule), op.types)
     elements = emit.elements(tile.to_lane(sums))
-    held = {at: number for number, at in enumerate(_coordinates(sums.type))}
+    held = {at: number for number, at in enumerate(coordinates(sums.type))}
     found = list[ir.Value]()
-    firsts = [(row, 2 * column - column % GATE_RUN) for row, column in _coordinates(kind)]
+    firsts = [(row, 2 * column - column % GATE_RUN) for row, column in coordinates(kind)]
     for start in range(0, len(firsts), _AT_ONCE):
         some = firsts[start : start + _AT_ONCE]
         first = emit.vector_of([elements[held[at]] for at in some])
         second = emit.vector_of([elements[held[row, column + GATE_RUN]] for row, column in some])
         found += emit.elements(arith.mulf(activations.apply(op.gate, first), second))
     return tile.from_lane(emit.vector_of(found), kind)
-
-
-def _coordinates(kind: FragmentType | ir.Type) -> list[tuple[int, int]]:
-    """Rows and columns of the first lane's elements."""
-    return [(row, column) for row, column in fragment_registers.lane_elements(kind.layout, kind.shape)[0]]

@@ -6,14 +6,13 @@ bytes before them, where a tensor map must begin. Both begin at the same distanc
 elements along K, the first of which aren't theirs. Consumers set these to zero.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
 from weft.dialects import tile
-from weft.dialects.product_types import Types
-from weft.dialects.schedule import SWIZZLES, WarpgroupSchedule
+from weft.dialects.schedule import WarpgroupSchedule
 from weft.dialects.tile import BufferType
 from weft.isa.async_copy import copy_of
 from weft.isa.chips import LANES, WARPGROUP, WARPS
@@ -23,12 +22,11 @@ from weft.passes.builders.addresses import Matrix
 from weft.passes.builders.shared_tiles import Point, SharedTile
 from weft.passes.builders.shifted_words import BYTES, WORDS, shifted
 from weft.passes.kernels.cluster import await_previous_launch, meet_consumers
-from weft.passes.kernels.feed import Feed, StagedScales
-from weft.passes.kernels.matrices import element_bytes, member, skew
+from weft.passes.kernels.feed import Feed
+from weft.passes.kernels.matrices import element_bytes, member, panel_width, skew
 from weft.passes.kernels.register_copies import RegisterCopy
 from weft.passes.kernels.staged_operand import StagedOperand
 from weft.passes.kernels.tile_order import Tile
-from weft.passes.kernels.tiles import Tiles
 
 
 @dataclass
@@ -180,7 +178,7 @@ class _Aligned:
         ]
         # Later rows and columns have greater addresses. A vector in which the matrix begins is read whole.
         inside = arith.cmpi(arith.CmpIPredicate.uge, self._end, _further(self._vectors[-1], 2))
-        emit.either(inside, [], lambda: self._whole(targets), lambda: self._parts(targets))
+        emit.branch(inside, lambda: self._start(targets, _copy), lambda: self._start(targets, self._part))
 
     @property
     def _row_ends(self) -> Sequence[int]:
@@ -188,25 +186,18 @@ class _Aligned:
         widest = max(beside for _, beside in self._copy.positions)
         return [number for number, (_, beside) in enumerate(self._copy.positions) if beside == widest]
 
-    def _whole(self, targets: list[ir.Value]) -> list[ir.Value]:
+    def _start(self, targets: list[ir.Value], start: Callable[[ir.Value, ir.Value], None]) -> None:
+        """Starts each copy by `start`."""
         for address, target in zip(self._vectors, targets, strict=True):
-            _copy(address, target)
+            start(address, target)
         with emit.when(self._copy.last_in_row):
             for number in self._row_ends:
-                _copy(_further(self._vectors[number], 1), addresses.offset(targets[number], BYTES))
-        return []
-
-    def _parts(self, targets: list[ir.Value]) -> list[ir.Value]:
-        """As `_whole`, where the matrix may end inside of a vector: what is after it isn't read."""
-        for address, target in zip(self._vectors, targets, strict=True):
-            self._part(address, target)
-        with emit.when(self._copy.last_in_row):
-            for number in self._row_ends:
-                self._part(_further(self._vectors[number], 1), addresses.offset(targets[number], BYTES))
-        return []
+                start(_further(self._vectors[number], 1), addresses.offset(targets[number], BYTES))
 
     def _part(self, address: ir.Value, target: ir.Value) -> None:
-        """Starts to copy the bytes of a vector that are before the end of the matrix; the others become 0."""
+        """Starts to copy the bytes of a vector that are before the end of the matrix. Others aren't read, and
+        become 0.
+        """
         left = arith.maxsi(arith.minsi(arith.subi(self._end, address), _i64(BYTES)), _i64(0))
         _copy(address, target, arith.trunci(emit.i32(), left))
 
@@ -249,8 +240,7 @@ class LoadedOperand(StagedOperand):
 
     def copy_of(self, index: ir.Value | None, warps: int) -> ShiftedCopy:
         """How so many warps copy tiles of matrix number `index` of a batch."""
-        columns, bytes_ = self.unshifted.columns, element_bytes(self.matrix)
-        width = next(w // bytes_ for w in SWIZZLES if columns * bytes_ % w == 0)
+        width = panel_width(self.unshifted.columns, element_bytes(self.matrix))
         matrix = member(self.matrix, index)
         return ShiftedCopy(matrix, self.buffer, width, warps, self.unshifted, self.k_major)
 
@@ -260,17 +250,11 @@ class LoadedFeed(Feed[WarpgroupSchedule]):
     copies to stages with a ring of their own, which has the same positions.
     """
 
-    def __init__(
-        self,
-        ring: ir.Value,
-        tiles: Tiles[WarpgroupSchedule],
-        types: Types,
-        operands: tuple[StagedOperand, StagedOperand],
-        scales: StagedScales | None,
-    ) -> None:
-        super().__init__(ring, tiles, types, operands, scales)
+    def __init__(self, *parts: Any) -> None:
+        """`parts` are those of `Feed`."""
+        super().__init__(*parts)
         self._copies: Any = None
-        if not all(isinstance(each, LoadedOperand) for each in operands):
+        if not all(isinstance(each, LoadedOperand) for each in (self.left, self.right)):
             self._copies = tile.make_ring(self.schedule.stages, consumers=self.schedule.warpgroups)
 
     def prepare(self, at: Tile, number: ir.Value, stage: ir.Value, phase: ir.Value) -> None:

@@ -2,6 +2,8 @@
 
 import functools
 from collections.abc import Sequence
+from copy import copy
+from dataclasses import dataclass, field
 from math import gcd
 
 from weft.dialects import tile
@@ -16,11 +18,18 @@ VECTOR_BYTES = 16
 """The most bytes that a thread accesses at once."""
 
 
-def panels(rows: int, columns: int, element_bytes: int, outer: int, *, wide_atoms: bool = False) -> str:
-    """The layout of `outer` tiles one after the other, each in panels as wide as a swizzle: 128 bytes where
-    that divides the columns, otherwise 64 or 32. With `wide_atoms` the swizzle moves 32 bytes at a time.
+def panel_width(columns: int, element_bytes: int) -> int:
+    """Elements of a panel that is as wide as a swizzle: 128 bytes where that divides the columns, otherwise
+    64 or 32.
     """
-    width = next(w // element_bytes for w in SWIZZLES if columns * element_bytes % w == 0)
+    return next(w // element_bytes for w in SWIZZLES if columns * element_bytes % w == 0)
+
+
+def panels(rows: int, columns: int, element_bytes: int, outer: int, *, wide_atoms: bool = False) -> str:
+    """The layout of `outer` tiles one after the other, each in panels (`panel_width`). With `wide_atoms` the
+    swizzle moves 32 bytes at a time.
+    """
+    width = panel_width(columns, element_bytes)
     strides = f"{rows * columns},{width},{rows * width},1"
     swizzle = WIDE_ATOMS if wide_atoms else SWIZZLES[width * element_bytes]
     return f"S[({outer},{rows},{columns // width},{width}):({strides})] xor {swizzle}"
@@ -115,6 +124,43 @@ def map_of_member(matrix: ir.Value, map_: ir.Value, *indices: ir.Value | None) -
         for index in indices:
             map_ = tile.member(map_, emit.value(index))
     return map_
+
+
+@dataclass
+class StagedMatrix:
+    """Stages of type `kind` that TMA fills with tiles of a matrix, or of those of a batch. Built at the
+    insertion point.
+    """
+
+    matrix: ir.Value
+    kind: ir.Type
+    chunk: int = 0
+    cta_group: int = 1
+    buffer: ir.Value = field(init=False)
+    map: ir.Value = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.buffer = tile.alloc(self.kind)
+        self.map = tile.tensor_map(self.matrix, tile.stage_type(self.kind), chunk=self.chunk)
+
+    def of_others(self, matrix: ir.Value) -> "StagedMatrix":
+        """The same stages, filled from another batch."""
+        other = copy(self)
+        other.matrix, other.map = matrix, tile.tensor_map(matrix, tile.stage_type(self.kind))
+        return other
+
+    def copy(
+        self,
+        member: ir.Value | None,
+        row: ir.Value | int,
+        column: ir.Value | int,
+        stage: ir.Value,
+        barrier: ir.Value,
+    ) -> None:
+        """Starts to copy the tile at (`row`, `column`) of a matrix into a stage."""
+        source = map_of_member(self.matrix, self.map, member)
+        row, column, into = emit.value(row), emit.value(column), tile.stage(self.buffer, stage)
+        tile.copy_async(source, row, column, into, barrier=barrier, cta_group=self.cta_group)
 
 
 def distance(array: ir.Value, dimension: int) -> ir.Value:

@@ -5,6 +5,8 @@ ahead. On chips without `cp.async`, tiles go through registers, one K block ahea
 to 16 bytes, a third loop copies element by element into one stage.
 """
 
+from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import ClassVar, Self
@@ -14,21 +16,30 @@ from weft.dialects.element_types import FP8_TYPES
 from weft.dialects.launch_contract import MIN_CTAS
 from weft.dialects.product_types import BITS, BYTES
 from weft.dialects.schedule import COPY, SWIZZLES, Schedule, WmmaSchedule, mma_sync
-from weft.dialects.tile import BufferType, FragmentType, MatmulOp
+from weft.dialects.tile import BufferType, MatmulOp
 from weft.dialects.tile_copies import ANY, INSIDE, ZERO
 from weft.isa import async_copy, mma, wmma
 from weft.isa.chips import LANES
 from weft.isa.family import Registers
-from weft.layout import Layout
-from weft.mlir import arith, gpu, ir, memref, nvvm, scf, vector
+from weft.mlir import arith, gpu, ir, memref, nvvm
 from weft.passes.builders import emit
-from weft.passes.kernels import packed_integers, scale_factors
+from weft.passes.kernels import packed_integers
 from weft.passes.kernels.epilogue import Finisher
-from weft.passes.kernels.fragments import ALTERNATING_RUN, PAIR, QUAD, longest_run, sorted_sums, widened
-from weft.passes.kernels.matrices import alternating, element_bytes, member, size
+from weft.passes.kernels.fragments import (
+    ALTERNATING_RUN,
+    PAIR,
+    QUAD,
+    load_atoms,
+    longest_run,
+    of_atoms,
+    sorted_sums,
+    widened,
+    zeros,
+)
+from weft.passes.kernels.matrices import alternating, element_bytes, member, panel_width, panels, size
 from weft.passes.kernels.packed_integers import BYTE, PackedCopy
 from weft.passes.kernels.register_copies import RegisterCopy
-from weft.passes.kernels.scale_factors import LaneScales
+from weft.passes.kernels.scale_factors import LaneScales, add_block
 from weft.passes.kernels.tile_order import Tile, grid_tile, group_tile
 
 VECTOR_BYTES = COPY.bytes
@@ -66,34 +77,22 @@ class Operand:
     @property
     def buffer_type(self) -> ir.Type:
         """The type of the stages: K-major rows, or MN-major panels as wide as a swizzle."""
-        bytes_ = element_bytes(self.matrix)
-        if self.k_major:
-            shape, k = (self.extent, self.block_k), self.block_k
-            rows, strides = f"{self.extent}", f"{k}"
-            if self.run > PAIR:  # as the columns of the products
-                across = QUAD * self.run
-                rows = f"{self.extent // across},{QUAD},{self.run // PAIR},{PAIR}"
-                strides = f"{across * k},{PAIR * k},{QUAD * PAIR * k},{k}"
-            layout = f"S[({self.stages},{rows},{k}):({self.extent * k},{strides},1)]"
-            swizzle = SWIZZLES[k * bytes_]
-        else:
-            width = self.width
-            shape = (self.block_k, self.extent)
-            panels = self.extent // width
-            layout = (
-                f"S[({self.stages},{self.block_k},{panels},{width}):"
-                f"({self.extent * self.block_k},{width},{self.block_k * width},1)]"
-            )
-            swizzle = SWIZZLES[width * bytes_]
-        return BufferType.of((self.stages, *shape), self.element, f"{layout} xor {swizzle}")
+        bytes_, k = element_bytes(self.matrix), self.block_k
+        if not self.k_major:
+            layout = panels(k, self.extent, bytes_, self.stages)
+            return BufferType.of((self.stages, k, self.extent), self.element, layout)
+        rows, strides = f"{self.extent}", f"{k}"
+        if self.run > PAIR:  # as the columns of the products
+            across = QUAD * self.run
+            rows = f"{self.extent // across},{QUAD},{self.run // PAIR},{PAIR}"
+            strides = f"{across * k},{PAIR * k},{QUAD * PAIR * k},{k}"
+        layout = f"S[({self.stages},{rows},{k}):({self.extent * k},{strides},1)] xor {SWIZZLES[k * bytes_]}"
+        return BufferType.of((self.stages, self.extent, k), self.element, layout)
 
     @property
     def width(self) -> int:
         """Elements of a row that are contiguous in a stage."""
-        if self.k_major:
-            return self.block_k
-        bytes_ = element_bytes(self.matrix)
-        return next(w // bytes_ for w in SWIZZLES if self.extent * bytes_ % w == 0)
+        return self.block_k if self.k_major else panel_width(self.extent, element_bytes(self.matrix))
 
     @property
     def alternates(self) -> bool:
@@ -121,19 +120,13 @@ class Operand:
 
     def fragment_type(self) -> ir.Type:
         """The warp's tile, one atom deep."""
-        shape = list(self.atom.shape)
-        shape[0 if self.atom.name == "a" else 1] = self.warp_extent
-        layout = Layout.parse(self.atom.layout).tile_to(tuple(shape), self.atom.shape)
-        return FragmentType.of(shape, self.element, layout)
+        rows, columns = self.atom.shape
+        shape = (self.warp_extent, columns) if self.atom.name == "a" else (rows, self.warp_extent)
+        return of_atoms(self.atom, shape, self.element)
 
     def load(self, stage: ir.Value, k: int) -> ir.Value:
         """The warp's fragment at depth `k` of a stage."""
-        row, column = (self.inside, k) if self.k_major else (k, self.inside)
-        # A is M x K: an MN-major A is transposed in memory. B is K x N: a K-major B is transposed.
-        transpose = self.k_major == (self.atom.name == "b")
-        return tile.load(
-            stage, emit.value(row), emit.value(column), self.fragment_type(), transpose=transpose
-        )
+        return load_atoms(stage, self.inside, k, self.fragment_type(), self.atom, self.k_major)
 
 
 def expand(op: MatmulOp) -> None:
@@ -197,10 +190,8 @@ class MmaKernel:
 
     @property
     def accumulator_type(self) -> ir.Type:
-        d, *_ = self.form.operands
-        shape = self.schedule.warp_tile
-        layout = Layout.parse(d.layout).tile_to(shape, d.shape)
-        return FragmentType.of(shape, ir.Type.parse(self.op.types.instruction_sums), layout)
+        sums = ir.Type.parse(self.op.types.instruction_sums)
+        return of_atoms(self.form.operands[0], self.schedule.warp_tile, sums)
 
     def emit(self) -> None:
         """Writes the body at the insertion point."""
@@ -208,10 +199,7 @@ class MmaKernel:
         if types.promoted or types.half_sums or types.repacks:
             # Without it, ptxas spills a few registers so that two CTAs fit a multiprocessor.
             self.op.operation.parent.attributes[MIN_CTAS] = ir.IntegerAttr.get(emit.i32(), 1)
-        if self.has is None:
-            self._emit()
-            return
-        with emit.when(self.has):
+        with nullcontext() if self.has is None else emit.when(self.has):
             self._emit()
 
     def _emit(self) -> None:
@@ -225,13 +213,13 @@ class MmaKernel:
         self._allocate()
         asynchronous = self._asynchronous and not self.op.types.repacks
         fast = self._pipelined if asynchronous else self._through_registers
-        branch = scf.IfOp(self._aligned(), has_else=True)
-        for block, loop in ((branch.then_block, fast), (branch.else_block, self._plain)):
-            with ir.InsertionPoint(block):
-                result = loop()
-                row, column = (emit.add(each.start, each.inside) for each in (a, b))
-                self._epilogue(result, row, column, aligned=block == branch.then_block)
-                scf.yield_([])
+
+        def multiply(loop: Callable[[], ir.Value], aligned: bool) -> None:
+            result = loop()
+            row, column = (emit.add(each.start, each.inside) for each in (a, b))
+            self._epilogue(result, row, column, aligned)
+
+        emit.branch(self._aligned(), lambda: multiply(fast, True), lambda: multiply(self._plain, False))
 
     @property
     def _operands(self) -> tuple[Operand, Operand]:
@@ -355,7 +343,7 @@ class MmaKernel:
         """
         block_k = self.a.block_k
         warp = emit.div(emit.thread(), LANES)
-        copies = [(self._copy(operand, self._warps), operand) for operand in self._operands]
+        copies = [(self._copy(operand), operand) for operand in self._operands]
 
         def load(block: ir.Value | int) -> list[ir.Value]:
             k = emit.mul(block, block_k)
@@ -395,24 +383,20 @@ class MmaKernel:
                 if not self._repacks(operand):
                     tile.copy(operand.matrix, *operand.origin(k), stage)
                     continue
-                copy, warp = self._copy(operand, self._warps, aligned=False), emit.div(emit.thread(), LANES)
+                copy, warp = self._copy(operand, aligned=False), emit.div(emit.thread(), LANES)
                 copy.store(copy.load(*operand.origin(k), warp), first, warp)
             gpu.barrier()
             return [self._add(carried[0], read, factors)]
 
         return emit.loop(*self._blocks(), 1, [self._zero()], body)[0]
 
-    @property
-    def _warps(self) -> int:
-        return self.schedule.threads // LANES
-
     def _repacks(self, operand: Operand) -> bool:
         """Whether an operand is packed along M or N in memory, and along K in its stages."""
         return self.op.types.packs_integers and not operand.k_major
 
-    def _copy(self, operand: Operand, warps: int, *, aligned: bool = True) -> RegisterCopy:
+    def _copy(self, operand: Operand, *, aligned: bool = True) -> RegisterCopy:
         """How warps copy an operand through registers."""
-        of = operand.matrix, operand.buffer, operand.width, warps
+        of = operand.matrix, operand.buffer, operand.width, self.schedule.threads // LANES
         if not self._repacks(operand):
             return RegisterCopy(*of)
         return PackedCopy.of(*of, BYTE // BITS[self.op.types.a], aligned=aligned)
@@ -427,8 +411,7 @@ class MmaKernel:
 
     def _zero(self) -> ir.Value:
         """Sums before the first K block."""
-        kind = self.accumulator_type
-        zero = tile.from_lane(emit.constant(kind.lane_type, 0), kind)
+        zero = zeros(self.accumulator_type)
         return self._sorted(zero) if self.op.types.promoted else zero
 
     def _sorted(self, sums: ir.Value) -> ir.Value:
@@ -438,9 +421,8 @@ class MmaKernel:
         """The factors of a lane's sums of a K block; None for 1."""
         if not self.op.types.scaled:
             return None
-        kind, scales = self._zero().type, scale_factors.matrices(self.op, self.tile.member)
-        at = (emit.add(each.start, each.inside) for each in self._operands)
-        return LaneScales(self.op, self.schedule, kind, scales, *at).of_block(block)
+        kind, at = self._zero().type, (emit.add(each.start, each.inside) for each in self._operands)
+        return LaneScales(self.op, self.schedule, kind, self.tile.member, *at).of_block(block)
 
     def _add(self, sums: ir.Value, stages: list[ir.Value], factors: ir.Value | None) -> ir.Value:
         """A warp's sums and its products of a K block."""
@@ -451,18 +433,14 @@ class MmaKernel:
 
     def _begin(self, sums: ir.Value) -> ir.Value:
         """The value to which the products of a K block are added: the sums, unless they are promoted."""
-        if not self.op.types.promoted:
-            return sums
-        kind = self.accumulator_type
-        return tile.from_lane(emit.constant(kind.lane_type, 0), kind)
+        return zeros(self.accumulator_type) if self.op.types.promoted else sums
 
     def _end(self, sums: ir.Value, total: ir.Value, factors: ir.Value | None) -> ir.Value:
         """The sums after a K block."""
         if not self.op.types.promoted:
             return total
-        lane, before = tile.to_lane(self._sorted(total)), tile.to_lane(sums)
-        added = arith.addf(before, lane) if factors is None else vector.fma(lane, factors, before)
-        return tile.from_lane(added, sums.type)
+        products, before = tile.to_lane(self._sorted(total)), tile.to_lane(sums)
+        return tile.from_lane(add_block(before, products, factors), sums.type)
 
     def _load(self, stages: list[ir.Value], k: int) -> list[ir.Value]:
         """A warp's operands at depth `k` of their stages, one atom of K deep."""

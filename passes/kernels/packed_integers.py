@@ -9,12 +9,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from weft.dialects import mma, tile
-from weft.dialects.tile import FragmentType
 from weft.isa import mma as isa
-from weft.isa.chips import LANES
 from weft.isa.mma.fragments import REGISTER_BITS
 from weft.isa.types import ELEMENT_TYPES, S8
-from weft.layout import Layout
 from weft.mlir import arith, ir, memref, nvvm, vector
 from weft.passes.builders import emit, warp_products
 from weft.passes.builders.fragment_registers import words_of
@@ -118,15 +115,7 @@ class PackedCopy(RegisterCopy):
     @property
     def _packed(self) -> ir.Type:
         """The type that a warp loads of each part: the tile's fragment with fewer bytes in each row."""
-        whole, width = self._fragment, self._vector // self.together
-        across, panels = self._lanes_of_row, self.buffer.type.shape[2] // self.width
-        at_once = LANES // across
-        layout = (
-            f"S[({self._rows // at_once},{at_once},{panels},{across},{width}):"
-            f"({panels * width},{across}@laneid,{width},1@laneid,1)]"
-        )
-        shape = whole.shape[0], whole.shape[1] // self.together
-        return FragmentType.of(shape, whole.element_type, Layout.parse(layout))
+        return self._in_vectors(self._vector // self.together)
 
 
 def _rows_from(matrix: ir.Value, first: int, step: int) -> ir.Value:

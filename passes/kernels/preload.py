@@ -11,9 +11,9 @@ from weft.dialects.tile import MatmulOp
 from weft.dialects.tile_limits import STAGE_BARRIER_BYTES
 from weft.isa.chips import MOST_SHARED_BYTES
 from weft.isa.tensor_map import BOX_ALIGNMENT, ROW_BYTES
-from weft.mlir import arith, ir, memref, nvvm, scf
+from weft.mlir import arith, ir, memref, nvvm
 from weft.passes.builders import emit, row_copies, thread_ids
-from weft.passes.kernels.cluster import meet_warpgroup
+from weft.passes.kernels.cluster import await_stores, meet_warpgroup
 from weft.passes.kernels.matrices import element_bytes, ends_ragged, map_of_member, member, misaligned, size
 from weft.passes.kernels.tile_order import Corner
 
@@ -64,19 +64,11 @@ class Preload:
         so now, with one copy of the code: with loads of each fragment, kernels take twice as long to compile.
         """
         warpgroup = corner.warpgroup
-        branch = scf.IfOp(self.by_tma, has_else=True)
-        with ir.InsertionPoint(branch.then_block):
-            tile.await_(self.ring, warpgroup, phase)
-            scf.yield_([])
-        with ir.InsertionPoint(branch.else_block):
-            with thread_ids.one_thread():
-                nvvm.cp_async_bulk_wait_group(0, read=True)
-            meet_warpgroup(warpgroup)
+
+        def by_threads() -> None:
+            await_stores(0, warpgroup)
             source = member(self.matrix, corner.index)
             row_copies.copy(source, corner.row, corner.column, tile.stage(self.buffer, warpgroup))
             meet_warpgroup(warpgroup)
-            scf.yield_([])
 
-    def load(self, part: ir.Value, row: int, column: int, fragment: ir.Type) -> ir.Value:
-        """A lane's elements of a fragment at a row and a column of a warpgroup's `part` of the memory."""
-        return tile.to_lane(tile.load(part, emit.value(row), emit.value(column), fragment))
+        emit.branch(self.by_tma, lambda: tile.await_(self.ring, warpgroup, phase), by_threads)

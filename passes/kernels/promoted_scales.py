@@ -2,8 +2,8 @@
 B. Where each column of B has its own, stages bring them, too.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import gcd
 
 from weft.dialects import tile
@@ -12,9 +12,10 @@ from weft.dialects.schedule import WarpgroupSchedule
 from weft.dialects.tile import BufferType, MatmulOp
 from weft.isa.computed import computed
 from weft.mlir import arith, ir, memref
-from weft.passes.builders import emit, fragment_registers, thread_ids
+from weft.passes.builders import emit, thread_ids
+from weft.passes.builders.fragment_registers import coordinates
 from weft.passes.kernels.fragments import transposed
-from weft.passes.kernels.matrices import map_of_member, member, size
+from weft.passes.kernels.matrices import StagedMatrix, member, size
 from weft.passes.kernels.team import Team
 from weft.passes.kernels.tile_order import Tile
 
@@ -24,17 +25,12 @@ class BlockScales:
 
     def __init__(self, op: MatmulOp, schedule: WarpgroupSchedule) -> None:
         """Builds the buffer and the tensor map of A's scales at the insertion point."""
-        self.schedule, self.of_a, self.of_b = schedule, op.role("scale_a"), op.role("scale_b")
+        self.schedule, self.of_b = schedule, op.role("scale_b")
         self.extent = schedule.rows_of_d  # rows of A in a tile
-        f32 = ir.F32Type.get()
-        layout = f"S[({schedule.stages},1,{self.extent}):({schedule.scale_stride},{self.extent},1)]"
-        self.buffer = tile.alloc(BufferType.of((schedule.stages, 1, self.extent), f32, layout))
-        self.map = tile.tensor_map(self.of_a, tile.stage_type(self.buffer.type))
-        self.of_others = op.role("gathered_scales")
+        self.of_a, self._others = _staged(op.role("scale_a"), self.extent, schedule), None
         self._member: ir.Value | None = None
-        if self.of_others is not None:
-            self._team = Team.of(op)
-            self._map_of_others = tile.tensor_map(self.of_others, tile.stage_type(self.buffer.type))
+        if (others := op.role("gathered_scales")) is not None:
+            self._team, self._others = Team.of(op), self.of_a.of_others(others)
 
     def begin_member(self, member: ir.Value) -> None:
         """Begins to copy the scales of a matrix of a team's other GPUs, by its index."""
@@ -42,22 +38,16 @@ class BlockScales:
 
     def copy(self, at: Tile, block: ir.Value | int, stage: ir.Value, barrier: ir.Value) -> None:
         """Starts to copy the scales of a tile's rows of A for a K block."""
-        number = at.column if self.schedule.swap else at.row
-        column = emit.value(emit.mul(number, self.extent))
-
-        def start(source: ir.Value) -> list[ir.Value]:
-            into = tile.stage(self.buffer, stage)
-            tile.copy_async(source, emit.value(block), column, into, barrier=barrier)
-            return []
-
-        own = map_of_member(self.of_a, self.map, at.member)
-        if self.of_others is None:
-            start(own)
+        column = emit.mul(at.column if self.schedule.swap else at.row, self.extent)
+        if self._others is None:
+            self.of_a.copy(at.member, block, column, stage, barrier)
             return
         assert self._team is not None
-        other = map_of_member(self.of_others, self._map_of_others, self._member)
-        is_own = emit.equal(at.member, self._team.rank)
-        emit.either(is_own, [], lambda: start(own), lambda: start(other))
+        own, other = (
+            partial(matrix.copy, member, block, column, stage, barrier)
+            for matrix, member in ((self.of_a, at.member), (self._others, self._member))
+        )
+        emit.branch(emit.equal(at.member, self._team.rank), own, other)
 
     def of_tile(self, at: Tile, rows: list[ir.Value], kind: ir.Type) -> "TileScales":
         """The scales of a tile whose parts of 64 rows, of type `kind`, begin at `rows`."""
@@ -105,24 +95,19 @@ class TileScales:
     def numbers(self) -> list[int]:
         """For each of a lane's products, the index of its factor: products with the same scales share one."""
         swap, unit = self.all.schedule.swap, gcd(self.kind.shape[1], PROMOTED)
-        scales = [column if swap else (row, column // unit) for row, column in self._coordinates]
+        scales = [column if swap else (row, column // unit) for row, column in coordinates(self.kind)]
         indices = {each: index for index, each in enumerate(dict.fromkeys(scales))}
         return [indices[each] for each in scales]
 
-    @computed
-    def _coordinates(self) -> Sequence[tuple[int, ...]]:
-        """The rows and columns of the first lane's products."""
-        return fragment_registers.lane_elements(self.kind.layout, self.kind.shape)[0]
-
     def factors(self, part: int, stage: ir.Value, of_b: list[ir.Value]) -> list[ir.Value]:
         """The factors of a lane's products of a part of 64 rows with the K block in a stage."""
-        kind, row_of_stage = self.kind, tile.stage(self.all.buffer, stage)
+        kind, row_of_stage = self.kind, tile.stage(self.all.of_a.buffer, stage)
         if self.all.schedule.swap:
             of_a = tile.load_row(row_of_stage, emit.value(0), kind)
             of_columns = [of_b[part]] * len(self.numbers)
         else:
             of_a = tile.load_row(row_of_stage, emit.value(self.rows[part]), transposed(kind))
-            of_columns = self._of_columns(of_b, [column for _, column in self._coordinates])
+            of_columns = self._of_columns(of_b, [column for _, column in coordinates(kind)])
         of_rows = emit.elements(tile.to_lane(of_a))
         first_of = [self.numbers.index(number) for number in range(max(self.numbers) + 1)]
         return [arith.mulf(of_rows[product], of_columns[product]) for product in first_of]
@@ -141,25 +126,10 @@ class TileScales:
         return [of_units[column // unit] for column in columns]
 
 
-class _Staged:
+def _staged(matrix: ir.Value, extent: int, schedule: WarpgroupSchedule) -> StagedMatrix:
     """A row of scales in each stage: of the left operand's rows of a tile, or of the right one's columns."""
-
-    def __init__(self, matrix: ir.Value, extent: int, schedule: WarpgroupSchedule) -> None:
-        """Builds the buffer and the tensor map at the insertion point."""
-        self.matrix, self.extent = matrix, extent
-        layout = f"S[({schedule.stages},1,{extent}):({schedule.padded_scales(extent)},{extent},1)]"
-        self.buffer = tile.alloc(BufferType.of((schedule.stages, 1, extent), ir.F32Type.get(), layout))
-        self.map = tile.tensor_map(matrix, tile.stage_type(self.buffer.type))
-
-    def copy(
-        self, number: ir.Value | int, at: Tile, block: ir.Value | int, stage: ir.Value, barrier: ir.Value
-    ) -> None:
-        """Starts to copy the scales of tile `number` along this operand for a K block."""
-        source, column = (
-            map_of_member(self.matrix, self.map, at.member),
-            emit.value(emit.mul(number, self.extent)),
-        )
-        tile.copy_async(source, emit.value(block), column, tile.stage(self.buffer, stage), barrier=barrier)
+    layout = f"S[({schedule.stages},1,{extent}):({schedule.padded_scales(extent)},{extent},1)]"
+    return StagedMatrix(matrix, BufferType.of((schedule.stages, 1, extent), ir.F32Type.get(), layout))
 
 
 class RowScales:
@@ -168,13 +138,16 @@ class RowScales:
     def __init__(self, op: MatmulOp, schedule: WarpgroupSchedule) -> None:
         """Builds the buffers and the tensor maps at the insertion point."""
         matrices = schedule.swapped(op.role("scale_a"), op.role("scale_b"))
-        extents = schedule.block[:2]
-        self.left, self.right = (_Staged(*each, schedule) for each in zip(matrices, extents, strict=True))
+        self._extents = schedule.block[:2]
+        self.left, self.right = (
+            _staged(*each, schedule) for each in zip(matrices, self._extents, strict=True)
+        )
 
     def copy(self, at: Tile, block: ir.Value | int, stage: ir.Value, barrier: ir.Value) -> None:
         """Starts to copy the scales of a tile for a K block."""
-        self.left.copy(at.row, at, block, stage, barrier)
-        self.right.copy(at.column, at, block, stage, barrier)
+        rows, columns = self._extents
+        self.left.copy(at.member, block, emit.mul(at.row, rows), stage, barrier)
+        self.right.copy(at.member, block, emit.mul(at.column, columns), stage, barrier)
 
     def of_tile(self, _: Tile, rows: list[ir.Value], kind: ir.Type) -> "TileRowScales":
         """The scales of a tile whose parts of 64 rows, of type `kind`, begin at `rows`."""

@@ -38,7 +38,7 @@ class ReducedOutput:
         """Combines a lane's values of a fragment of type `kind`, which begins at `first` along the dimension
         that is reduced, with those of the same rows or columns. `digits` are those of its layout.
         """
-        own = fragment_registers.lane_elements(kind.layout, kind.shape)[0]
+        own = fragment_registers.coordinates(kind)
         operation, neutral, _ = _COMBINED[self.kind]
         start = emit.add(first, fragment_registers.lane_coordinate(digits[self.reduced]))
         left = emit.sub(self.extent, start)

@@ -14,8 +14,7 @@ own too, and the last CTA to finish adds all slices, in the same order.
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial, reduce
 from math import gcd
 from typing import Any
@@ -28,7 +27,7 @@ from weft.dialects.schedule import OTHER_REGISTERS, WarpgroupSchedule
 from weft.dialects.tile import BufferType, FragmentType, MatmulOp
 from weft.dialects.tile_limits import COUNTER_STRIDE
 from weft.isa.chips import LANES, WARPGROUP, WARPS, register_share
-from weft.mlir import arith, ir, memref, nvvm, scf, vector
+from weft.mlir import arith, ir, memref, nvvm, vector
 from weft.passes.builders import emit, thread_ids
 from weft.passes.kernels.accumulator import sums_type
 from weft.passes.kernels.cluster import meet_cluster, meet_consumers
@@ -36,8 +35,23 @@ from weft.passes.kernels.epilogue import Finisher
 from weft.passes.kernels.fragments import add
 from weft.passes.kernels.tile_order import Corner, Slices, StreamOrder, Tile
 from weft.passes.kernels.tiles import Tiles
-from weft.passes.kernels.workspace_sums import VECTOR, workspace_types
 from weft.passes.kernels.writer import Writer, oriented
+
+VECTOR = 4
+"""Contiguous sums that a lane reads at once."""
+
+
+def workspace_types(element: ir.Type) -> list[ir.Type]:
+    """The types of the arguments that a kernel with K slices has after its own: vectors of sums, a row of
+    which has one for each thread of a warpgroup, and counters.
+    """
+    dynamic = ir.ShapedType.get_dynamic_size()
+    sums = ir.MemRefType.get([dynamic, WARPGROUP], ir.VectorType.get([VECTOR], element))
+    return [sums, ir.MemRefType.get([dynamic], emit.i32())]
+
+
+Write = Callable[[ir.Value, ir.Value | int], object]
+"""Writes a fragment of a warpgroup's sums, by its first column among them."""
 
 
 class Reduction:
@@ -288,49 +302,38 @@ class GlobalSums(Slots):
         super().__init__(op, element, held)
         self.at_once, self._shares = dealt
 
-    @contextmanager
-    def shares(self, slices: Slices, number: ir.Value) -> Iterator[ir.Value]:
-        """Waits for the other slices. In the block, ops are built for each piece that this warp adds up; the
-        pieces of a share are as far apart as there are shares. Yields the piece's number.
+    @staticmethod
+    def slices(at: Tile, tiles: Tiles[Any]) -> Slices:
+        """The K slices of the tile that this CTA computes one of."""
+        count = tiles.schedule.global_splits
+        block = emit.add(emit.mul(at.number, tiles.schedule.ctas), tiles.rank)
+        return Slices(block, at.slice, count, emit.mul(block, count))
+
+    def add_up(self, slices: Slices, number: ir.Value, write: Write) -> None:
+        """Waits for the other slices, adds up the pieces of this warp's shares, and writes them. The pieces
+        of a share are as far apart as there are shares. They are added slice by slice, so that the result
+        doesn't depend on the order in which CTAs finish.
         """
         claimed = self.claimed(slices, number, self._shares)
-        loop = scf.ForOp(emit.value(0), emit.value(self._shares), emit.value(1))
-        with ir.InsertionPoint(loop.body):
-            share = loop.induction_variable
-            mine = emit.bit_and(arith.shrui(claimed, share), 1)
-            with emit.when(emit.equal(mine, 1)):
-                dealt = scf.ForOp(share, emit.value(self.across // self.at_once), emit.value(self._shares))
-                with ir.InsertionPoint(dealt.body):
-                    yield dealt.induction_variable
-                    scf.yield_([])
-            scf.yield_([])
 
-    def total(self, slices: Slices, piece: ir.Value, number: ir.Value) -> ir.Value:
-        """A thread's sums of a piece, added slice by slice, so that the result does not depend on the order
-        in which CTAs finish.
-        """
-        column = emit.mul(piece, self.at_once)
-        return reduce(
-            add, [self.read(emit.add(slices.slot, each), number, column) for each in range(slices.count)]
-        )
+        with emit.each(0, self._shares) as share:
+            mine = emit.equal(emit.bit_and(arith.shrui(claimed, share), 1), 1)
+            with emit.when(mine), emit.each(share, self.across // self.at_once, self._shares) as piece:
+                column, slots = emit.mul(piece, self.at_once), range(slices.count)
+                parts = [self.read(emit.add(slices.slot, each), number, column) for each in slots]
+                write(*self.fragment(reduce(add, parts), piece))
 
 
 class GlobalReduction(Reduction):
     """Adds up the sums of all K slices of a tile, each warp a share of its columns."""
 
     def __init__(self, op: MatmulOp, sums: GlobalSums, tiles: Tiles[WarpgroupSchedule]) -> None:
-        self.sums, self.tiles, self.schedule = sums, tiles, tiles.schedule
-        self.writer = Writer(op, tiles.schedule)
+        self.sums, self.tiles, self.writer = sums, tiles, Writer(op, tiles.schedule)
 
     def collect(self, sums: ir.Value, at: Tile, corner: Corner, kept: list[ir.Value]) -> list[ir.Value]:
-        block = emit.add(emit.mul(at.number, self.schedule.ctas), self.tiles.rank)
-        count, warpgroup = self.schedule.global_splits, corner.warpgroup
-        slices = Slices(block, at.slice, count, emit.mul(block, count))
+        slices, warpgroup = self.sums.slices(at, self.tiles), corner.warpgroup
         self.sums.write(tile.to_lane(sums), emit.add(slices.slot, slices.number), warpgroup)
-        with self.sums.shares(slices, warpgroup) as piece:
-            total = self.sums.total(slices, piece, warpgroup)
-            fragment, column_offset = self.sums.fragment(total, piece)
-            self.writer.write(fragment, replace(corner, column=emit.add(corner.column, column_offset)))
+        self.sums.add_up(slices, warpgroup, self.writer.write_part(corner))
         return kept
 
 
@@ -378,23 +381,18 @@ class StreamSums(Slots):
             self.write(lane, emit.add(slices.slot, slices.number), number)
         return kept
 
-    @contextmanager
-    def pieces(self, slices: Slices, number: ir.Value) -> Iterator[ir.Value]:
-        """In the block, ops are built for each piece of a tile, for the warp that adds up: the first slice's,
-        or the last to finish. Yields the piece's number.
+    def add_up(self, lane: ir.Value, kept: ir.Value, slices: Slices, number: ir.Value, write: Write) -> None:
+        """Adds up and writes the pieces of a tile, in the warp that does: the first slice's, or the last to
+        finish. The sums of the first slice are in `lane` where `kept`.
         """
-        with emit.when(emit.equal(self.claimed(slices, number, shares=1), 1)):
-            loop = scf.ForOp(emit.value(0), emit.value(self._pieces), emit.value(1))
-            with ir.InsertionPoint(loop.body):
-                yield loop.induction_variable
-                scf.yield_([])
+        has = emit.equal(self.claimed(slices, number, shares=1), 1)
+        with emit.when(has), emit.each(0, self._pieces) as piece:
+            write(*self.fragment(self._total(lane, kept, slices, piece, number), piece))
 
-    def total(
+    def _total(
         self, lane: ir.Value, kept: ir.Value, slices: Slices, piece: ir.Value, number: ir.Value
     ) -> ir.Value:
-        """A thread's sums of a piece, added slice by slice; the first slice's are in `lane` where `kept`.
-        Each slice is loaded while the one before is added.
-        """
+        """A thread's sums of a piece, added slice by slice. Each is loaded while the one before is added."""
         own = self._own(lane, piece)
         (begun,) = emit.either(
             kept, [own.type], lambda: [own], lambda: [self._slice(slices, 0, piece, number)]
@@ -429,31 +427,23 @@ class StreamReduction(Reduction):
     def __init__(
         self, op: MatmulOp, sums: StreamSums, tiles: Tiles[WarpgroupSchedule], writer: Writer
     ) -> None:
-        self.sums, self.tiles, self.schedule = sums, tiles, tiles.schedule
+        self.sums, self.tiles = sums, tiles
         self.writer, self.direct = writer, Writer(op, tiles.schedule)
 
     def collect(self, sums: ir.Value, at: Tile, corner: Corner, kept: list[ir.Value]) -> list[ir.Value]:
         assert at.k_span is not None
         begin, end = at.k_span
         lane = tile.to_lane(sums)
-        branch = scf.IfOp(emit.less(emit.sub(end, begin), self.tiles.k_blocks), has_else=True)
-        with ir.InsertionPoint(branch.then_block):
-            self._add_up(lane, at, corner)
-            scf.yield_([])
-        with ir.InsertionPoint(branch.else_block):
-            self.writer.write(sums, corner)
-            scf.yield_([])
-        return kept
 
-    def _add_up(self, lane: ir.Value, at: Tile, corner: Corner) -> None:
-        assert isinstance(self.tiles.order, StreamOrder)
-        warpgroup = corner.warpgroup
-        slices = self.tiles.order.slices(at.number)
-        kept = self.sums.put(lane, slices, warpgroup)
-        with self.sums.pieces(slices, warpgroup) as piece:
-            total = self.sums.total(lane, kept, slices, piece, warpgroup)
-            fragment, column_offset = self.sums.fragment(total, piece)
-            self.direct.write(fragment, replace(corner, column=emit.add(corner.column, column_offset)))
+        def add_up() -> None:
+            assert isinstance(self.tiles.order, StreamOrder)
+            slices = self.tiles.order.slices(at.number)
+            has_own = self.sums.put(lane, slices, corner.warpgroup)
+            self.sums.add_up(lane, has_own, slices, corner.warpgroup, self.direct.write_part(corner))
+
+        is_slice = emit.less(emit.sub(end, begin), self.tiles.k_blocks)
+        emit.branch(is_slice, add_up, lambda: self.writer.write(sums, corner))
+        return kept
 
     def end(self, warpgroup: ir.Value, kept: list[ir.Value]) -> None:
         self.writer.finish()

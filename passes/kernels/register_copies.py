@@ -2,12 +2,12 @@
 bytes, which are loaded before the products of the previous K block and stored after them.
 """
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 from weft.dialects import tile
 from weft.dialects.tile import FragmentType
 from weft.isa.chips import LANES
-from weft.layout import Layout
 from weft.mlir import ir
 from weft.passes.builders import emit
 from weft.passes.kernels.matrices import VECTOR_BYTES, element_bytes
@@ -43,15 +43,18 @@ class RegisterCopy:
 
     @property
     def _fragment(self) -> ir.Type:
-        """The fragment that a warp holds: each lane has vectors of a row."""
-        columns, vector, across = self.buffer.type.shape[2], self._vector, self._lanes_of_row
-        at_once, panels = LANES // across, columns // self.width
+        """The fragment that a warp holds."""
+        return self._in_vectors(self._vector)
+
+    def _in_vectors(self, width: int) -> ir.Type:
+        """A fragment of vectors of a row: each lane has as many as in the tile, of so many elements."""
+        panels, across = self.buffer.type.shape[2] // self.width, self._lanes_of_row
+        at_once = LANES // across
         layout = (
-            f"S[({self._rows // at_once},{at_once},{panels},{across},{vector}):"
-            f"({panels * vector},{across}@laneid,{vector},1@laneid,1)]"
+            f"S[({self._rows // at_once},{at_once},{panels},{across},{width}):"
+            f"({panels * width},{across}@laneid,{width},1@laneid,1)]"
         )
-        shape = self._rows, columns
-        return FragmentType.of(shape, self.matrix.type.element_type, Layout.parse(layout))
+        return FragmentType.of((self._rows, panels * across * width), self.matrix.type.element_type, layout)
 
     def load(self, row: ir.Value, column: ir.Value, warp: ir.Value) -> ir.Value:
         """The warp's part of the tile at (`row`, `column`) of the matrix. What is outside is zero."""
@@ -61,13 +64,6 @@ class RegisterCopy:
     def store(self, loaded: ir.Value, stage: ir.Value | int, warp: ir.Value) -> None:
         """Stores a loaded part to its rows of a stage. Warps beyond the last row store nothing."""
         row, rows = emit.mul(warp, self._rows), self.buffer.type.shape[1]
-        target = tile.stage(self.buffer, emit.value(stage))
-
-        def write() -> None:
+        target, covered = tile.stage(self.buffer, emit.value(stage)), self.warps * self._rows == rows
+        with nullcontext() if covered else emit.when(emit.less(row, rows)):
             tile.store(loaded, target, emit.value(row), emit.value(0), vector_bytes=VECTOR_BYTES)
-
-        if self.warps * self._rows == rows:
-            write()
-            return
-        with emit.when(emit.less(row, rows)):
-            write()

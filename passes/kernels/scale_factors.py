@@ -1,4 +1,6 @@
-"""The factors of the sums of a K block, where lanes read the float32 scales of A and B themselves."""
+"""The factors of the sums of a K block, where lanes read the float32 scales of A and B themselves, and the
+addition of such a block.
+"""
 
 from weft.dialects.product_types import PROMOTED
 from weft.dialects.schedule import AnySchedule
@@ -8,15 +10,14 @@ from weft.passes.builders import emit, fragment_registers
 from weft.passes.kernels.matrices import member, size
 
 
-def matrices(op: MatmulOp, index: ir.Value | None) -> tuple[ir.Value, ir.Value]:
-    """The scales of A and of B for one product of a batch."""
-    of_a, of_b = (member(op.role(f"scale_{name}"), index) for name in "ab")
-    return of_a, of_b
+def add_block(total: ir.Value, products: ir.Value, factors: ir.Value | None) -> ir.Value:
+    """A lane's sums, and its products of a K block times their factors, if there are some."""
+    return arith.addf(total, products) if factors is None else vector.fma(products, factors, total)
 
 
 class LaneScales:
-    """The scales of a lane's sums of a fragment of type `kind` at (`row`, `column`) of the tiles, whose
-    columns share one scale of B unless each has its own.
+    """The scales of a lane's sums of a fragment of type `kind` at (`row`, `column`) of product `index` of a
+    batch. Its columns share one scale of B unless each has its own.
     """
 
     def __init__(
@@ -24,17 +25,17 @@ class LaneScales:
         op: MatmulOp,
         schedule: AnySchedule,
         kind: ir.Type,
-        scales: tuple[ir.Value, ir.Value],
+        index: ir.Value | None,
         row: ir.Value,
         column: ir.Value,
     ) -> None:
-        self._kind, self._scales, self._of_columns = kind, scales, op.types.scale_columns
+        self._kind, self._of_columns = kind, op.types.scale_columns
+        self._scales = [member(op.role(f"scale_{name}"), index) for name in "ab"]
         digits = fragment_registers.lane_digits(kind.layout, kind.shape)
         assert digits is not None
         lane = [fragment_registers.lane_coordinate(each) for each in digits]
         self._row, self._column = schedule.swapped(emit.add(row, lane[0]), emit.add(column, lane[1]))
-        elements = fragment_registers.lane_elements(kind.layout, kind.shape)[0]
-        self._inside = [schedule.swapped(*each) for each in elements]
+        self._inside = [schedule.swapped(*each) for each in fragment_registers.coordinates(kind)]
         self._rows = list(dict.fromkeys(row for row, _ in self._inside))
         self._columns = list(dict.fromkeys(column for _, column in self._inside))
 

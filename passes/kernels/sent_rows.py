@@ -5,19 +5,15 @@ They send one slice of K after the other, so that tiles of the other GPUs can be
 CTAs send a part of each slice, and the last CTA to finish one raises its flags.
 """
 
-from functools import partial
-
 from weft.dialects import tile
 from weft.dialects.schedule import WarpgroupSchedule
 from weft.dialects.tile import MatmulOp
 from weft.isa.chips import LANES, WARPGROUP
-from weft.mlir import arith, gpu, ir, memref, nvvm, vector
+from weft.mlir import arith, gpu, ir, nvvm, vector
 from weft.passes.builders import emit, thread_ids
 from weft.passes.kernels.cluster import await_previous_launch, meet_producers, meet_senders
 from weft.passes.kernels.matrices import VECTOR_BYTES, element_bytes, size
-from weft.passes.kernels.team import ARRIVED, CALL, SLICES, each_other
-from weft.passes.kernels.team_sums import DATA, FLAGS
-from weft.passes.kernels.tile_order import element
+from weft.passes.kernels.team import SLICES, each_other
 from weft.passes.kernels.tiles import Tiles
 
 SENDERS = WARPGROUP - LANES  # threads: all warps but the one that copies
@@ -31,9 +27,9 @@ class RowSender:
         """Reads sizes at the insertion point."""
         assert tiles.team is not None
         roles, schedule = op.roles, tiles.schedule
-        self._a, self._team, self._state, self._peers = op.a, tiles.team, roles["team"], roles["peers"]
+        self._a, self._team, self._state = op.a, tiles.team, roles["team"]
         self._rows, self._columns = size(op.a, 0), size(op.a, 1)
-        self._members, self._slices = size(self._peers, 0), size(roles["arrivals"], -1)
+        self._members, self._slices = tiles.team.members, size(roles["arrivals"], -1)
         self._width = VECTOR_BYTES // element_bytes(op.a)
         blocks = emit.ceil_div(tiles.k_blocks, self._slices)
         self._slice_columns = emit.mul(blocks, schedule.block[2])
@@ -49,11 +45,10 @@ class RowSender:
         have read it; for all threads of the warpgroup that copies.
         """
         await_previous_launch()
-        call = emit.add(element(self._state, CALL), 1)
+        call = emit.add(self._team.call(), 1)
         meet_producers()
-        first = emit.equal(emit.thread(), LANES)
-        with emit.when(first), emit.when(tile.is_last(self._state, emit.value(ARRIVED), self._ctas)):
-            memref.store(call, self._state, [emit.as_index(CALL)])
+        with emit.when(emit.equal(emit.thread(), LANES)):
+            self._team.count(call, self._ctas)
         return call
 
     def send(self, call: ir.Value) -> None:
@@ -61,15 +56,11 @@ class RowSender:
         half = emit.mul(emit.bit_and(call, 1), self._members)
         matrix = emit.mul(emit.add(half, self._team.rank), emit.mul(self._rows, self._columns))
 
-        def one(number: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
+        warp = emit.uniform(emit.div(emit.thread(), LANES))
+        with emit.when(emit.less(0, warp)), emit.each(0, self._slices) as number:
             self._send_slice(number, matrix)
             meet_senders(SENDERS)
             self._signal(number, call)
-            return carried
-
-        warp = emit.uniform(emit.div(emit.thread(), LANES))
-        with emit.when(emit.less(0, warp)):
-            emit.loop(0, self._slices, 1, [], one)
 
     def _send_slice(self, number: ir.Value, matrix: ir.Value) -> None:
         """Stores this CTA's part of a slice in the memory of all other GPUs."""
@@ -82,38 +73,26 @@ class RowSender:
         first = emit.add(emit.mul(cta, SENDERS), emit.sub(emit.thread(), LANES))
         last = emit.sub(vectors, 1)
 
-        def some(start: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
+        with emit.each(first, vectors, emit.mul(step, _AT_ONCE)) as start:
             numbers = [emit.add(start, emit.mul(step, each)) for each in range(_AT_ONCE)]
-            places = list[tuple[ir.Value, ir.Value]]()
+            coordinates = list[tuple[ir.Value, ir.Value]]()
             for each in numbers:
                 inside = emit.minimum(each, last)
                 column = emit.add(begin, emit.mul(emit.rem(inside, in_row), self._width))
-                places.append((emit.div(inside, in_row), column))
-            found = [
+                coordinates.append((emit.div(inside, in_row), column))
+            loaded = [
                 vector.LoadOp(kind, self._a, [*map(emit.as_index, at)], alignment=VECTOR_BYTES).result
-                for at in places
+                for at in coordinates
             ]
-            store = partial(self._store, matrix, numbers, vectors, places, found)
+
+            def store(member: ir.Value) -> None:
+                to = self._team.data(member, self._a.type.element_type)
+                for each, (row, column), value in zip(numbers, coordinates, loaded, strict=True):
+                    with emit.when(emit.less(each, vectors)):
+                        at = emit.add(matrix, emit.mul(row, self._columns), column)
+                        vector.StoreOp(value, to, [emit.as_index(at)], alignment=VECTOR_BYTES)
+
             each_other(self._team.rank, self._members, store)
-            return carried
-
-        emit.loop(first, vectors, emit.mul(step, _AT_ONCE), [], some)
-
-    def _store(
-        self,
-        matrix: ir.Value,
-        numbers: list[ir.Value],
-        vectors: ir.Value,
-        places: list[tuple[ir.Value, ir.Value]],
-        found: list[ir.Value],
-        member: ir.Value,
-    ) -> None:
-        """Stores vectors in the memory of a GPU."""
-        to = tile.remote(self._address(member, DATA), self._a.type.element_type)
-        for number, (row, column), value in zip(numbers, places, found, strict=True):
-            with emit.when(emit.less(number, vectors)):
-                at = emit.add(matrix, emit.mul(row, self._columns), column)
-                vector.StoreOp(value, to, [emit.as_index(at)], alignment=VECTOR_BYTES)
 
     def _signal(self, number: ir.Value, call: ir.Value) -> None:
         """Raises the flags of a slice, one for each other GPU, in the last CTA that has sent its part: each
@@ -124,22 +103,13 @@ class RowSender:
 
             def arrive() -> list[ir.Value]:
                 counter = emit.value(emit.add(number, SLICES))
-                last = tile.is_last(self._state, counter, self._ctas)
-                return [arith.extui(emit.i32(), last)]
+                return [arith.extui(emit.i32(), tile.is_last(self._state, counter, self._ctas))]
 
-            def nothing() -> list[ir.Value]:
-                return [emit.value(0)]
-
-            (last,) = emit.either(emit.equal(lane, 0), [emit.i32()], arrive, nothing)
+            (last,) = emit.either(emit.equal(lane, 0), [emit.i32()], arrive, lambda: [emit.value(0)])
             last = emit.of_lane(last, 0)
             nvvm.SyncWarpOp(emit.value(-1))  # lanes see what lane 0 has seen
             other = arith.andi(emit.less(lane, self._members), emit.negate(emit.equal(lane, self._team.rank)))
             with emit.when(arith.andi(other, emit.equal(last, 1))):
-                flags = tile.remote(self._address(lane, FLAGS), emit.i32())
+                flags = self._team.flags(lane)
                 flag = emit.add(emit.mul(self._team.rank, self._slices), number)
                 tile.signal(flags, emit.value(flag), call)
-
-    def _address(self, member: ir.Value, which: int) -> ir.Value:
-        """An address of a GPU's memory: of its rows or its flags."""
-        at = [emit.as_index(member), arith.constant(ir.IndexType.get(), which)]
-        return memref.load(self._peers, at)

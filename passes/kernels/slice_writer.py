@@ -10,23 +10,15 @@ from weft.dialects import tile
 from weft.dialects.schedule import SWIZZLES, TensorMemorySchedule
 from weft.dialects.schedule.tcgen05 import STAGING_SLOTS
 from weft.dialects.tile import BufferType, MatmulOp
-from weft.isa.tensor_map import ROW_BYTES
-from weft.mlir import arith, ir, nvvm, scf
-from weft.passes.builders import emit, thread_ids
+from weft.mlir import ir
+from weft.passes.builders import emit
+from weft.passes.kernels.cluster import await_reads, await_stores
 from weft.passes.kernels.epilogue import Finisher
 from weft.passes.kernels.epilogue_function import shared
 from weft.passes.kernels.fragments import transposed
-from weft.passes.kernels.matrices import (
-    ends_ragged,
-    map_of_member,
-    member,
-    misaligned,
-    panels,
-    run_bytes,
-    size,
-)
+from weft.passes.kernels.matrices import panels, run_bytes
 from weft.passes.kernels.tensor_sums import SliceOrigin
-from weft.passes.kernels.writer import await_stores, fill
+from weft.passes.kernels.writer import fill, store_boxes
 
 _RUN = 16
 """Elements of a lane that follow each other in a row of D, as far as a thread can access them at once."""
@@ -108,7 +100,9 @@ class StagedSlices(SliceWriter):
             warpgroup,
             lambda kind: 0 if by_matrices else run_bytes(self.op.d, run, kind),
         )
-        self._store(slot, emit.value(at.row), emit.value(at.column), index)
+        row, column = emit.value(at.row), emit.value(at.column)
+        end = emit.add(column, (self._boxes - 1) * self.schedule.part_columns + self._stored.shape[1])
+        store_boxes(self.op, partial(self._parts, slot, column), end, self.map, row, index, groups=True)
         return emit.rem(emit.add(staging, 1), STAGING_SLOTS)
 
     def _finished(
@@ -122,25 +116,6 @@ class StagedSlices(SliceWriter):
             column = emit.value(emit.add(at.own_column, inside))
             pieces = finisher.fragments(sums, row, column)
             yield from ((done, down, emit.add(inside, across)) for done, down, across in pieces)
-
-    def _store(self, slot: ir.Value, row: ir.Value, column: ir.Value, index: ir.Value | None) -> None:
-        """Stores a slot: by TMA, unless rows aren't aligned for it or it would write beyond their end."""
-        end = emit.add(column, (self._boxes - 1) * self.schedule.part_columns + self._stored.shape[1])
-        ragged = arith.andi(ends_ragged(self.op.d), emit.less(size(self.op.d, -1), end))
-        branch = scf.IfOp(arith.ori(misaligned(self.op.d, ROW_BYTES), ragged), has_else=True)
-        with ir.InsertionPoint(branch.then_block):
-            for box, at in self._parts(slot, column):
-                tile.copy_out(box, member(self.op.d, index), row, at)
-            with thread_ids.one_thread():
-                nvvm.cp_async_bulk_commit_group()  # an empty one, so that each slice has one
-            scf.yield_([])
-        with ir.InsertionPoint(branch.else_block):
-            with thread_ids.one_thread():
-                to = map_of_member(self.op.d, self.map, index)
-                for box, at in self._parts(slot, column):
-                    tile.store_async(box, to, row, at)
-                nvvm.cp_async_bulk_commit_group()
-            scf.yield_([])
 
     def _parts(self, slot: ir.Value, column: ir.Value) -> list[tuple[ir.Value, ir.Value]]:
         """The parts of a slot, each with its first column of D."""
@@ -156,8 +131,7 @@ class StagedSlices(SliceWriter):
         ]
 
     def finish(self) -> None:
-        with thread_ids.one_thread():
-            nvvm.cp_async_bulk_wait_group(0, read=True)
+        await_reads()
 
 
 def run_of(schedule: TensorMemorySchedule) -> int:

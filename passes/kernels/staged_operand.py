@@ -166,15 +166,11 @@ class GatheredOperand(StagedOperand):
         share: ir.Value | int,
         mask: ir.Value,
     ) -> None:
-        def of_own() -> list[ir.Value]:
-            StagedOperand.copy(self, start, k, member, stage, barrier, share, mask)
-            return []
-
-        def of_other() -> list[ir.Value]:
-            StagedOperand.copy(self._other, start, k, self._member, stage, barrier, share, mask)
-            return []
-
-        emit.either(emit.equal(member, self.team.rank), [], of_own, of_other)
+        own, other = (
+            partial(StagedOperand.copy, operand, start, k, index, stage, barrier, share, mask)
+            for operand, index in ((self, member), (self._other, self._member))
+        )
+        emit.branch(emit.equal(member, self.team.rank), own, other)
 
     def begin_member(self, member: ir.Value) -> None:
         self._member = member

@@ -6,12 +6,12 @@ the products of each stage, whose sums are in tensor memory. The other warpgroup
 slice by slice while the next tile is multiplied.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 
 from weft.dialects import tile
 from weft.dialects.launch_contract import MIN_CTAS, STAGES
 from weft.dialects.schedule import TensorMemorySchedule
+from weft.dialects.schedule.tcgen05 import ANSWERS
 from weft.dialects.tile import MatmulOp
 from weft.isa.chips import WARPS
 from weft.isa.tcgen05.tensor_layouts import LANES
@@ -24,7 +24,7 @@ from weft.passes.kernels.staged_operand import staged_operands
 from weft.passes.kernels.tcgen05_scales import TensorScales, WordScales
 from weft.passes.kernels.tensor_epilogue import Epilogue
 from weft.passes.kernels.tensor_sums import TensorSums
-from weft.passes.kernels.tile_order import DynamicOrder, Tile, make_answers
+from weft.passes.kernels.tile_order import DynamicOrder, Tile
 from weft.passes.kernels.tiles import Tiles
 
 COPYING, MULTIPLYING, ALLOCATING, ASSIGNING = range(4)
@@ -60,7 +60,9 @@ def expand(op: MatmulOp) -> None:
         cta_group=schedule.cta_group,
     )
     # Those that copy, multiply and finish, and that with words of scales, read which tiles there are.
-    answers = make_answers(2 + (types.words > 0) + WARPS * schedule.epilogues) if schedule.dynamic else None
+    answers, readers = None, 2 + (types.words > 0) + WARPS * schedule.epilogues
+    if schedule.dynamic:
+        answers = tile.make_ring(ANSWERS, filled_by="clc", emptied_by="warps", consumers=readers)
     if words is not None:
         words.make_ring()
     # Then the parts that use it.
@@ -110,12 +112,10 @@ def _feed_tensor_cores(
             await_previous_launch()
             words.drain(tiles.walk(_zeros(2), words.fill))
     with tile.role(MULTIPLYING, warps=1):
-        with _leading(schedule), thread_ids.elected():
+        with thread_ids.leader() if schedule.cta_group > 1 else nullcontext(), thread_ids.elected():
             if waits:
                 await_previous_launch()
-            tiles.walk(
-                _zeros(6 if isinstance(products.scales, WordScales) else 4), products.multiply, late=True
-            )
+            tiles.walk(_zeros(6 if words else 4), products.multiply, late=True)
         if schedule.dynamic and schedule.cta_group > 1:
             with emit.when(emit.negate(thread_ids.leads_pair())), thread_ids.elected():
                 tiles.walk([], lambda at, carried: carried)  # it must read all answers
@@ -123,16 +123,6 @@ def _feed_tensor_cores(
         with tile.role(ASSIGNING, warps=1), emit.when(emit.equal(tiles.rank, 0)), thread_ids.elected():
             await_previous_launch()  # CTAs that start before it ends would take over most tiles
             tiles.order.ask()
-
-
-@contextmanager
-def _leading(schedule: TensorMemorySchedule) -> Iterator[None]:
-    """In the block, ops are built for the CTA whose thread issues the products: of a pair, the leader."""
-    if schedule.cta_group == 1:
-        yield
-        return
-    with thread_ids.leader():
-        yield
 
 
 class Products:

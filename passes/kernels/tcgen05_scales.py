@@ -6,6 +6,7 @@ Scales lie in tiles of 128 rows and 4 groups, of 512 bytes (`weft.isa.block_scal
 in global memory unless they come as words.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from math import gcd
@@ -17,7 +18,8 @@ from weft.isa import block_scales
 from weft.isa.tcgen05 import tensor_layouts
 from weft.mlir import arith, ir, llvm, memref
 from weft.passes.builders import addresses, emit, thread_ids
-from weft.passes.kernels.matrices import map_of_member, member, size
+from weft.passes.kernels.matrices import member, size
+from weft.passes.kernels.scale_tiles import ScaleTiles
 from weft.passes.kernels.tile_order import Tile
 
 _ROWS, _GROUPS, _BYTES = block_scales.ROWS, block_scales.GROUPS, block_scales.TILE_BYTES
@@ -61,81 +63,67 @@ class TensorTiles:
         return tile.slice_(self._buffer, emit.value(first), emit.value(0), shape, row_step=step)
 
 
-@dataclass
-class _Scales:
-    """The scales of one operand: `blocks` tiles of 128 rows, and `deep` along K, in each of `stages`."""
-
-    matrix: ir.Value
-    blocks: int
-    deep: int
-    stages: int
-    cta_group: int
-    tensor: TensorTiles = field(init=False)
-    _arrived: ir.Value = field(init=False)
-    _map: ir.Value = field(init=False)
-
-    def __post_init__(self) -> None:
-        """Builds the stages and the tensor map at the insertion point."""
-        element = self.matrix.type.element_type
-        stages = block_scales.Stages(self.stages, self.blocks, self.deep, self.deep * _BYTES)
-        self._arrived = tile.alloc(BufferType.of(stages.shape, element, stages.bytes_layout))
-        shape = self.stages, self.blocks * _ROWS, self.deep * _GROUPS
-        tiles = tile.alloc(BufferType.of(shape, element, stages.rows_layout), over=self._arrived)
-        self.tensor = TensorTiles(tiles, self.blocks, self.deep, self.cta_group)
-        self._map = tile.tensor_map(self.matrix, tile.stage_type(self._arrived.type), chunk=_BYTES)
-
-    def copy(
-        self,
-        row: ir.Value,
-        block: ir.Value | int,
-        member: ir.Value | None,
-        stage: ir.Value,
-        barrier: ir.Value,
-    ) -> None:
-        """Starts to copy the scales of a K block, from row `row` of the operand on, into a stage."""
-        source = map_of_member(self.matrix, self._map, member)
-        first, column = emit.value(emit.div(row, _ROWS)), emit.value(emit.mul(block, self.deep * _BYTES))
-        target = tile.stage(self._arrived, stage)
-        tile.copy_async(source, first, column, target, barrier=barrier, cta_group=self.cta_group)
-
-
-class TensorScales:
+class _OperandScales:
     """The scales of the left and the right operand."""
 
+    left: TensorTiles
+    right: TensorTiles
+
     def __init__(self, op: MatmulOp, schedule: TensorMemorySchedule) -> None:
-        """Builds the stages and the tensor maps at the insertion point."""
         tiles = schedule.scales(op.types)
         assert tiles is not None
-        self.schedule, self.half = schedule, 0
-        left, right = schedule.swapped(op.role("scale_a"), op.role("scale_b"))
-        common = tiles.deep, schedule.stages, schedule.cta_group
-        self.left = _Scales(left, tiles.left, *common)
-        self.right = _Scales(right, tiles.right, *common)
-
-    def copy(self, at: Tile, block: ir.Value | int, stage: ir.Value, barrier: ir.Value) -> None:
-        """Starts to copy the scales of a K block of this CTA's rows, and of all columns, into a stage."""
-        m, n, _ = self.schedule.block
-        row = emit.add(emit.mul(at.row, m), emit.mul(self.half, self.schedule.cta_rows))
-        self.left.copy(row, block, at.member, stage, barrier)
-        self.right.copy(emit.mul(at.column, n), block, at.member, stage, barrier)
+        self.schedule, self.half, self._tiles = schedule, 0, tiles
+        self._matrices = schedule.swapped(op.role("scale_a"), op.role("scale_b"))
 
     def allocate(self) -> None:
         """Builds the columns of tensor memory at the insertion point."""
-        self.left.tensor.allocate()
-        self.right.tensor.allocate()
+        self.left.allocate()
+        self.right.allocate()
+
+    def _load(self, stage: ir.Value) -> None:
+        """Copies a stage's scales to tensor memory; for the thread that issues the products."""
+        self.left.load(stage)
+        self.right.load(stage)
+
+    def _start(self, at: Tile) -> Iterator[ir.Value]:
+        """The first row and the first column of a tile in this CTA, computed on demand."""
+        m, n, _ = self.schedule.block
+        yield emit.add(emit.mul(at.row, m), emit.mul(self.half, self.schedule.cta_rows))
+        yield emit.mul(at.column, n)
+
+
+class TensorScales(_OperandScales):
+    """Those that TMA copies into each stage."""
+
+    def __init__(self, op: MatmulOp, schedule: TensorMemorySchedule) -> None:
+        """Builds the stages and the tensor maps at the insertion point."""
+        super().__init__(op, schedule)
+        deep, blocks = self._tiles.deep, (self._tiles.left, self._tiles.right)
+        width = {"width": deep * _BYTES, "chunk": _BYTES, "cta_group": schedule.cta_group}
+        self._staged = [
+            ScaleTiles.of(matrix, schedule.stages, count, deep, **width)
+            for matrix, count in zip(self._matrices, blocks, strict=True)
+        ]
+        self.left, self.right = (
+            TensorTiles(each.rows, count, deep, schedule.cta_group)
+            for each, count in zip(self._staged, blocks, strict=True)
+        )
+
+    def copy(self, at: Tile, block: ir.Value | int, stage: ir.Value, barrier: ir.Value) -> None:
+        """Starts to copy the scales of a K block of this CTA's rows, and of all columns, into a stage."""
+        for side, start in zip(self._staged, self._start(at), strict=True):
+            side.copy(at.member, start, block, stage, barrier)
 
     def load(self, at: Tile, number: ir.Value, stage: ir.Value, position: list[ir.Value]) -> list[ir.Value]:
         """Copies a stage's scales to tensor memory; for the thread that issues the products."""
-        self.left.tensor.load(stage)
-        self.right.tensor.load(stage)
+        self._load(stage)
         return position
 
     def of_part(self, part: int, at: Tile, number: ir.Value) -> dict[str, ir.Value]:
         """The scales of a part of a tile, of its rows and of its columns, as `tile.gemm_async` takes them."""
         n, rows = self.schedule.block[1], block_scales.ROWS
         first = emit.rem(emit.mul(at.column, n), rows) if n % rows else 0
-        left, right = self.left.tensor.rows(part * rows, rows), self.right.tensor.rows(first, n)
-        return {"scale_a": left, "scale_b": right}
+        return {"scale_a": self.left.rows(part * rows, rows), "scale_b": self.right.rows(first, n)}
 
 
 _LANES, _QUARTERS = block_scales.LANES, block_scales.QUARTERS
@@ -205,34 +193,26 @@ def _mask(left: ir.Value) -> ir.Value:
     return emit.select(emit.less(left, block_scales.GROUPS), some, -1)
 
 
-class WordScales:
-    """The scales of the left and the right operand.
-
-    A stage of their ring has the scales of `period` K blocks.
+class WordScales(_OperandScales):
+    """Those that a warp writes to stages of a ring of their own, each of which has the scales of `period` K
+    blocks.
     """
 
     def __init__(self, op: MatmulOp, schedule: TensorMemorySchedule) -> None:
         """Builds the buffers at the insertion point."""
-        types = op.types
-        tiles = schedule.scales(types)
-        assert tiles is not None
-        self.schedule, self.half, self._stages = schedule, 0, tiles.stages
-        self._block, self._period = types.words, schedule.word_period(types)
-        self._depth = size(op.a, -2 if op.attribute("transpose_a") else -1)
-        left, right = schedule.swapped(op.role("scale_a"), op.role("scale_b"))
-        common = tiles.deep, tiles.stages, schedule.cta_group
-        self.left, self.right = _Words(left, tiles.left, *common), _Words(right, tiles.right, *common)
+        super().__init__(op, schedule)
+        self._block, self._period = op.types.words, schedule.word_period(op.types)
+        self._depth, tiles = size(op.a, -2 if op.attribute("transpose_a") else -1), self._tiles
+        self._words = [
+            _Words(matrix, count, tiles.deep, tiles.stages, schedule.cta_group)
+            for matrix, count in zip(self._matrices, (tiles.left, tiles.right), strict=True)
+        ]
+        self.left, self.right = (each.tensor for each in self._words)
 
     def make_ring(self) -> None:
         """Builds the ring at the insertion point, after all buffers."""
-        self._ring = tile.make_ring(
-            self._stages, consumers=1, filled_by="warps", emptied_by="mma", cta_group=self.schedule.cta_group
-        )
-
-    def allocate(self) -> None:
-        """Builds the columns of tensor memory at the insertion point."""
-        self.left.tensor.allocate()
-        self.right.tensor.allocate()
+        stages, group = self._tiles.stages, self.schedule.cta_group
+        self._ring = tile.make_ring(stages, consumers=1, filled_by="warps", emptied_by="mma", cta_group=group)
 
     # The warp that fills the ring
 
@@ -252,8 +232,9 @@ class WordScales:
             # Global memory is slow: the next words are on their way while these are written.
             following = read(emit.minimum(emit.add(number, 1), emit.sub(count, 1)))
             tile.acquire(self._ring, stage, phase)
-            self.left.write(stage, words[: self.left.count])
-            self.right.write(stage, words[self.left.count :])
+            left, right = self._words
+            left.write(stage, words[: left.count])
+            right.write(stage, words[left.count :])
             tile.commit(self._ring, stage)
             return [*tile.advance(self._ring, stage, phase), *following]
 
@@ -261,13 +242,11 @@ class WordScales:
 
     def _read(self, at: Tile, begin: int | ir.Value, number: ir.Value | int) -> list[ir.Value]:
         """A lane's words of both operands, for the K blocks of stage `number` of a tile."""
-        m, n, k = self.schedule.block
         block = at.k_block(emit.add(begin, emit.mul(number, self._period)))
-        deep = emit.div(emit.mul(block, k), block_scales.GROUPS * self._block)
+        deep = emit.div(emit.mul(block, self.schedule.block[2]), block_scales.GROUPS * self._block)
         groups = emit.ceil_div(self._depth, self._block)
-        row = emit.add(emit.mul(at.row, m), emit.mul(self.half, self.schedule.cta_rows))
-        left = self.left.read(at.member, row, deep, groups)
-        return left + self.right.read(at.member, emit.mul(at.column, n), deep, groups)
+        sides = zip(self._words, self._start(at), strict=True)
+        return [word for side, start in sides for word in side.read(at.member, start, deep, groups)]
 
     # The thread that issues the products
 
@@ -279,8 +258,7 @@ class WordScales:
 
         def copy() -> list[ir.Value]:
             tile.await_(self._ring, *position)
-            self.left.tensor.load(position[0])
-            self.right.tensor.load(position[0])
+            self._load(position[0])
             tile.release(self._ring, position[0])
             return list(tile.advance(self._ring, *position))
 
@@ -293,8 +271,8 @@ class WordScales:
         """The scales of a part of a tile for K block `number`, as `tile.gemm_async` takes them."""
         rows = block_scales.ROWS
         scales: dict[str, ir.Value | int] = {
-            "scale_a": self.left.tensor.rows(part * rows, rows),
-            "scale_b": self.right.tensor.rows(0, self.schedule.block[1]),
+            "scale_a": self.left.rows(part * rows, rows),
+            "scale_b": self.right.rows(0, self.schedule.block[1]),
         }
         if self._block == block_scales.GROUP_OF_WORDS:
             return scales

@@ -7,12 +7,13 @@ from typing import Any
 from weft.dialects import tile
 from weft.dialects.schedule import AnySchedule
 from weft.dialects.tile import MatmulOp
-from weft.mlir import arith, ir
+from weft.mlir import arith, ir, memref
 from weft.passes.builders import emit
 from weft.passes.kernels.matrices import size, vector_of
 from weft.passes.kernels.tile_order import Tile, element
 
 RANK, CALL, LIMIT, ARRIVED, SLICES = range(5)  # the elements of the operand `team`: `SLICES` and following
+DATA, FLAGS = range(2)  # the columns of the operand `peers`
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,33 @@ class Team:
         """
         return emit.add(self.rank, 1) if op.is_scattered else self.rank
 
+    @property
+    def members(self) -> ir.Value:
+        """The number of GPUs, of a team with `peers`."""
+        return size(self.op.role("peers"), 0)
+
+    def call(self) -> ir.Value:
+        """The number of the call in memory."""
+        return element(self.op.role("team"), CALL)
+
+    def count(self, call: ir.Value, ctas: ir.Value) -> None:
+        """Writes the number of a call once all CTAs, one thread of each, have read that of the one before."""
+        state = self.op.role("team")
+        with emit.when(tile.is_last(state, emit.value(ARRIVED), ctas)):
+            memref.store(call, state, [emit.as_index(CALL)])
+
+    def address(self, member: ir.Value, which: int) -> ir.Value:
+        """An address of a GPU's memory: of its data or its flags."""
+        return memref.load(self.op.role("peers"), [emit.as_index(member), emit.index(which)])
+
+    def data(self, member: ir.Value, kind: ir.Type) -> ir.Value:
+        """The memory of another GPU for data, of elements of a type."""
+        return tile.remote(self.address(member, DATA), kind)
+
+    def flags(self, member: ir.Value) -> ir.Value:
+        """The flags of another GPU."""
+        return tile.remote(self.address(member, FLAGS), emit.i32())
+
     def await_(self, flags: ir.Value, index: ir.Value, call: ir.Value, proxy: str = "generic") -> None:
         """Waits for a flag of a call, in one thread."""
         tile.await_flag(flags, emit.value(index), call, self.limit, proxy=proxy)
@@ -46,11 +74,8 @@ class Team:
 def each_other(rank: ir.Value, ranks: ir.Value, body: Callable[[ir.Value], None]) -> None:
     """A loop over the other GPUs of a team, from the one before this on: it needs the rows first."""
 
-    def one(step: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
+    with emit.each(1, ranks) as step:
         body(emit.rem(emit.sub(emit.add(rank, ranks), step), ranks))
-        return carried
-
-    emit.loop(1, ranks, 1, [], one)
 
 
 class RowGate:
@@ -63,7 +88,7 @@ class RowGate:
         roles = team.op.roles
         self.call: Any = None
         """The number of the call, where the kernel counts it."""
-        self._team, self._arrivals, self._state = team, roles["arrivals"], roles["team"]
+        self._team, self._arrivals = team, roles["arrivals"]
         self._ranks, self._rows = size(team.op.d, 0), size(team.op.d, -2)
         self._has_halves = emit.less(self._ranks, size(roles["gathered"], 0))
         chunks = size(self._arrivals, -1)
@@ -89,7 +114,7 @@ class RowGate:
         (height, _), (row, _) = (
             self._schedule.swapped(*x) for x in (self._schedule.block[:2], (at.row, at.column))
         )
-        call = element(self._state, CALL) if self.call is None else self.call
+        call = self._team.call() if self.call is None else self.call
         if not self._has_slices:
             with emit.when(self._of_others(at)):
                 # Chunks come in order.

@@ -10,7 +10,6 @@ memory, and sets a flag when a band of tiles is done, for which a copy waits. So
 nothing to do with the links. The order of tiles and of sums is that of `ScatteredReduction`.
 """
 
-from collections.abc import Sequence
 from dataclasses import replace
 from math import gcd, prod
 from typing import Any
@@ -20,7 +19,7 @@ from weft.dialects.schedule import WarpgroupSchedule
 from weft.dialects.tile import MatmulOp
 from weft.dialects.tile_types import BufferType, FragmentType
 from weft.isa.chips import LANES, WARPGROUP, WARPS
-from weft.mlir import arith, gpu, ir, memref, nvvm, vector
+from weft.mlir import arith, gpu, ir, nvvm, vector
 from weft.passes.builders import emit, prefetches, thread_ids
 from weft.passes.kernels.cluster import (
     await_empty,
@@ -34,12 +33,10 @@ from weft.passes.kernels.cluster import (
 from weft.passes.kernels.fragments import add, convert
 from weft.passes.kernels.matrices import VECTOR_BYTES, element_bytes, size, vector_of
 from weft.passes.kernels.reduction import Reduction
-from weft.passes.kernels.team import ARRIVED, CALL
-from weft.passes.kernels.tile_order import Corner, Order, Tile, element
+from weft.passes.kernels.team import DATA, FLAGS
+from weft.passes.kernels.tile_order import Corner, Order, Tile
 from weft.passes.kernels.tiles import Tiles
 from weft.passes.kernels.writer import StagedWriter, Writer
-
-DATA, FLAGS = range(2)  # the columns of the operand `peers`
 
 
 class SentSums:
@@ -81,7 +78,7 @@ class TeamReduction(Reduction):
         assert tiles.team is not None
         self.tiles, self.team, self.schedule, self.writer = tiles, tiles.team, tiles.schedule, writer
         self.sent, roles = sent, op.roles
-        self.partials, self.signals, self.peers = roles["partials"], roles["signals"], roles["peers"]
+        self.partials, self.signals = roles["partials"], roles["signals"]
         (m, n, _), cluster = self.schedule.block, self.schedule.cluster
         sizes = self.schedule.swapped(size(op.d, -2), size(op.d, -1))
         rows, self._columns = (
@@ -89,27 +86,21 @@ class TeamReduction(Reduction):
             for extent, block, ctas in zip(sizes, (m, n), cluster, strict=True)
         )
         self.parts = emit.mul(emit.mul(rows, self._columns), self.schedule.warpgroups)
-        self.members, self._state = size(self.peers, 0), roles["team"]
+        self.members = self.team.members
 
     @property
     def senders(self) -> int:
         """Warps of the warpgroup that copies which send sums; they, too, read the number of the call."""
         return 0
 
-    def call(self) -> ir.Value:
-        """The number of the call, before it is counted."""
-        return element(self._state, CALL)
-
     def begin(self) -> list[ir.Value]:
         """Reads the number of the call, and counts it once all of this GPU's CTAs have read it. Other threads
         copy the first tiles meanwhile.
         """
-        call, first = self.call(), self.schedule.producers * WARPGROUP
+        call, first = self.team.call(), self.schedule.producers * WARPGROUP
         meet_consumers(self.schedule.warpgroups, self.senders)
         with emit.when(emit.equal(emit.thread(), first)):
-            ctas = emit.as_i32(gpu.grid_dim(gpu.Dimension.x))
-            with emit.when(tile.is_last(self._state, emit.value(ARRIVED), ctas)):
-                memref.store(emit.add(call, 1), self._state, [emit.as_index(CALL)])
+            self.team.count(emit.add(call, 1), emit.as_i32(gpu.grid_dim(gpu.Dimension.x)))
         return [call]
 
     def end(self, warpgroup: ir.Value, kept: list[ir.Value]) -> None:
@@ -138,46 +129,29 @@ class TeamReduction(Reduction):
             self.team.await_(self.signals, self.slot(call, member, part), call)
         meet_warpgroup(warpgroup)
 
-    def address(self, member: ir.Value, which: int) -> ir.Value:
-        """An address of a GPU's memory: of its data or its flags."""
-        return memref.load(self.peers, [emit.as_index(member), emit.index(which)])
-
-    def flags(self, member: ir.Value) -> ir.Value:
-        """The flags of another GPU."""
-        return tile.remote(self.address(member, FLAGS), emit.i32())
-
-    def data(self, member: ir.Value) -> ir.Value:
-        """The memory of another GPU for sums."""
-        return tile.remote(self.address(member, DATA), self.sent.element)
-
     def store(self, numbers: list[ir.Value], memory: ir.Value, slot: ir.Value) -> None:
         """Stores a thread's sums, as they are sent, in a slot of a GPU's memory."""
-        for index, run in enumerate(self._runs(numbers)):
-            value = vector.from_elements(ir.VectorType.get([len(run)], self.sent.element), run)
-            vector.StoreOp(value, memory, [self._at(slot, index, numbers)], alignment=self.sent.vector_bytes)
+        width = self.sent.width
+        for first in range(0, len(numbers), width):
+            at, value = self._at(slot, first, len(numbers)), emit.vector_of(numbers[first : first + width])
+            vector.StoreOp(value, memory, [at], alignment=self.sent.vector_bytes)
 
     def read(self, slot: ir.Value, count: int) -> ir.Value:
         """A thread's sums in a slot of this GPU's memory: a vector of `count` elements."""
-        kind, numbers = self.sent.element, [None] * count
-        found = list[ir.Value]()
-        for index, run in enumerate(self._runs(numbers)):
-            of_run, at = ir.VectorType.get([len(run)], kind), self._at(slot, index, numbers)
+        kind, width, numbers = self.sent.element, self.sent.width, list[ir.Value]()
+        for first in range(0, count, width):
+            of_run, at = ir.VectorType.get([width], kind), self._at(slot, first, count)
             loaded = vector.LoadOp(of_run, self.partials, [at], alignment=self.sent.vector_bytes).result
-            found += emit.elements(loaded)
-        return vector.from_elements(ir.VectorType.get([count], kind), found)
+            numbers += emit.elements(loaded)
+        return emit.vector_of(numbers)
 
-    def _runs(self, numbers: Sequence[ir.Value | None]) -> list[list[ir.Value | None]]:
-        """The elements of each vector."""
-        width = self.sent.width
-        return [list(numbers[start : start + width]) for start in range(0, len(numbers), width)]
-
-    def _at(self, slot: ir.Value, vector_index: int, numbers: Sequence[ir.Value | None]) -> ir.Value:
-        """The index of a thread's vector: those of a warpgroup's threads are contiguous."""
-        width = self.sent.width
-        thread = emit.mul(emit.rem(emit.thread(), WARPGROUP), width)
-        first = arith.muli(emit.as_index(slot), emit.index(WARPGROUP * len(numbers)))
-        inside = emit.as_index(emit.add(thread, vector_index * WARPGROUP * width))
-        return arith.addi(first, inside)
+    def _at(self, slot: ir.Value, first: int, count: int) -> ir.Value:
+        """The index of a thread's vector from its sum number `first` of `count` on: those of a warpgroup's
+        threads are contiguous.
+        """
+        thread = emit.mul(emit.rem(emit.thread(), WARPGROUP), self.sent.width)
+        begin = arith.muli(emit.as_index(slot), emit.index(WARPGROUP * count))
+        return arith.addi(begin, emit.as_index(emit.add(thread, first * WARPGROUP)))
 
 
 _WARPGROUP, _SENDER = range(2)  # who has a buffer
@@ -262,7 +236,7 @@ class ScatteredReduction(TeamReduction):
         sends = arith.andi(emit.less(0, warp), emit.less(warp, self.senders + 1))
         with emit.when(sends):
             await_previous_launch()
-            call, warpgroup = self.call(), emit.sub(warp, 1)
+            call, warpgroup = self.team.call(), emit.sub(warp, 1)
             self.await_count()
 
             def one(at: Tile, carried: list[ir.Value]) -> list[ir.Value]:
@@ -293,7 +267,7 @@ class ScatteredReduction(TeamReduction):
 
     def memory_for(self, member: Any) -> ir.Value:
         """The memory to which sums for another GPU are stored."""
-        return self.data(member)
+        return self.team.data(member, self.sent.element)
 
     def sent_to(self, call: ir.Value, member: Any, part: ir.Value) -> ir.Value:
         """The slot of sums in this memory."""
@@ -301,7 +275,7 @@ class ScatteredReduction(TeamReduction):
 
     def signal(self, call: ir.Value, member: Any, part: ir.Value) -> None:
         """Signals that sums for another GPU have been stored."""
-        tile.signal(self.flags(member), emit.value(self.slot(call, self.team.rank, part)), call)
+        tile.signal(self.team.flags(member), emit.value(self.slot(call, self.team.rank, part)), call)
 
     def await_count(self) -> None:
         """Lets the call be counted, whose number warps that send have read."""
@@ -329,15 +303,12 @@ _AT_ONCE = 3  # GPUs whose sums a thread loads before it adds them
 class AllReduction(TeamReduction):
     """Sends sums to all GPUs, then adds them up."""
 
-    def __init__(self, op: MatmulOp, sent: SentSums, tiles: Tiles[WarpgroupSchedule], writer: Writer) -> None:
-        """Reads sizes at the insertion point."""
-        super().__init__(op, sent, tiles, writer)
-        self._kinds: Any = None  # the types of a warpgroup's and of a thread's sums
+    _kinds: Any = None  # the types of a warpgroup's and of a thread's sums
 
     def begin(self) -> list[ir.Value]:
         """Lane i of each warp keeps the addresses of GPU i, so that nothing waits for them later."""
         member = emit.minimum(thread_ids.lane(), emit.sub(self.members, 1))
-        return [*super().begin(), *(self.address(member, which) for which in (DATA, FLAGS))]
+        return [*super().begin(), *(self.team.address(member, which) for which in (DATA, FLAGS))]
 
     def collect(self, sums: ir.Value, at: Tile, corner: Corner, kept: list[ir.Value]) -> list[ir.Value]:
         (call, data, flags), lane, warpgroup = kept, tile.to_lane(sums), corner.warpgroup
@@ -346,12 +317,9 @@ class AllReduction(TeamReduction):
         numbers = emit.elements(self.sent.rounded(lane))
         self.store(numbers, self.partials, slot)
 
-        def send(step: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
+        with emit.each(1, self.members) as step:
             member = emit.rem(emit.add(self.team.rank, step), self.members)
             self.store(numbers, tile.remote(emit.of_lane(data, member), self.sent.element), slot)
-            return carried
-
-        emit.loop(1, self.members, 1, [], send)
         meet_warpgroup(warpgroup)
         _, is_other = self.other()
         with emit.when(is_other):
@@ -407,7 +375,7 @@ class BandedReduction(ScatteredReduction):
         self._in_band = emit.mul(emit.ceil_div(clusters, self._bands), self._of_tile)
 
     def begin(self) -> list[ir.Value]:
-        return self.kept(self.call())
+        return self.kept(self.team.call())
 
     def await_count(self) -> None:
         return
@@ -421,7 +389,7 @@ class BandedReduction(ScatteredReduction):
         return emit.add(emit.mul(self._among_others(source), self.parts), part)
 
     def memory_for(self, member: ir.Value) -> ir.Value:
-        return self.data(self.team.rank)
+        return self.team.data(self.team.rank, self.sent.element)
 
     def sent_to(self, call: ir.Value, member: Any, part: ir.Value) -> ir.Value:
         return emit.add(emit.mul(self._of_sums_sent(member), self.parts), part)
@@ -433,7 +401,7 @@ class BandedReduction(ScatteredReduction):
         count = emit.value(emit.minimum(left, self._in_band))
         with emit.when(tile.is_last(vector_of(self._done, member), emit.value(band), count)):
             flag = emit.add(emit.mul(self._of_sums_sent(member), self._bands), band)
-            tile.signal(self.flags(self.team.rank), emit.value(flag), call)
+            tile.signal(self.team.flags(self.team.rank), emit.value(flag), call)
 
     def await_others(self, call: ir.Value, part: ir.Value, warpgroup: ir.Value) -> None:
         member, is_other = self.other()

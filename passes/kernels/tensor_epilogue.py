@@ -4,20 +4,19 @@ With promoted sums, K blocks leave tensor memory one by one, and are added in re
 have an accumulator of their own. With block scales they are multiplied by those of the block first.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterable
+from functools import partial
 
 from weft.dialects import tile
 from weft.dialects.schedule import TensorMemorySchedule, added_pieces
 from weft.dialects.tile import MatmulOp
-from weft.mlir import arith, ir, vector
+from weft.mlir import ir
 from weft.passes.builders import emit
-from weft.passes.kernels import scale_factors
 from weft.passes.kernels.reduction import GlobalSums, ThreadSums
-from weft.passes.kernels.scale_factors import LaneScales
+from weft.passes.kernels.scale_factors import LaneScales, add_block
 from weft.passes.kernels.slice_writer import SliceWriter
 from weft.passes.kernels.tensor_sums import Slice, SliceOrigin, TensorSums
-from weft.passes.kernels.tile_order import Slices, Tile
+from weft.passes.kernels.tile_order import Tile
 from weft.passes.kernels.tiles import Tiles
 
 _READ_AT_ONCE = 16  # columns that a warpgroup reads at a time, beside the sums that it holds
@@ -47,7 +46,10 @@ class Promotion:
             # Read before the products are awaited, which hides the loads.
             factors = self._factors(at, number, origins) if self.op.types.scaled else [None] * self.count
             tile.await_(self.full, slot, phase)
-            totals = [self._add(*each, slot) for each in zip(totals, slices, factors, strict=True)]
+            totals = [
+                add_block(total, tile.to_lane(self.sums.load(slot, of, self.columns)), factor)
+                for total, of, factor in zip(totals, slices, factors, strict=True)
+            ]
             tile.release(self.full, slot)
             return [*totals, *tile.advance(self.full, slot, phase)]
 
@@ -57,15 +59,9 @@ class Promotion:
 
     def _factors(self, at: Tile, number: ir.Value | int, origins: list[SliceOrigin]) -> list[ir.Value]:
         """The factors of a lane's sums of each slice, for the tile's K block `number`."""
-        block, scales = at.k_block(number), scale_factors.matrices(self.op, at.member)
-        kind = self.sums.fragment(self.columns)
-        corners = [(origin.own_row, origin.own_column) for origin in origins]
-        return [LaneScales(self.op, self.schedule, kind, scales, *each).of_block(block) for each in corners]
-
-    def _add(self, total: ir.Value, of: Slice, factors: ir.Value | None, slot: ir.Value) -> ir.Value:
-        """A slice's sums plus those of a K block."""
-        lane = tile.to_lane(self.sums.load(slot, of, self.columns))
-        return arith.addf(total, lane) if factors is None else vector.fma(lane, factors, total)
+        block, kind = at.k_block(number), self.sums.fragment(self.columns)
+        scales = partial(LaneScales, self.op, self.schedule, kind, at.member)
+        return [scales(origin.own_row, origin.own_column).of_block(block) for origin in origins]
 
 
 _READ_COLUMNS = 32  # of tensor memory, whose sums a thread finishes before it reads the next
@@ -93,14 +89,20 @@ class WarpgroupTile:
         return self.sums.origin(self.row, self.column, of)
 
 
-class SliceConsumer(ABC):
-    """Takes the slices of a warpgroup's sums."""
+class StoredSlices:
+    """Takes the slices of a warpgroup's sums, where one CTA, or pair, computes all of a tile."""
 
-    @abstractmethod
+    def __init__(self, writer: SliceWriter, sums: TensorSums, columns: int) -> None:
+        self.writer, self.kind = writer, sums.fragment(columns)
+
     def consume(self, parts: LaneParts, of: Slice, own_tile: WarpgroupTile, staging: ir.Value) -> ir.Value:
         """Takes the sums of a slice. `staging` is the number of the slot of staging memory; returns the one
         of the next slice.
         """
+        fragments = ((tile.from_lane(lane, self.kind), column) for lane, column in parts)
+        return self.writer.write(
+            fragments, own_tile.origin(of), own_tile.at.member, own_tile.warpgroup, staging
+        )
 
     def complete(self, own_tile: WarpgroupTile) -> None:
         """Ends a tile."""
@@ -108,27 +110,11 @@ class SliceConsumer(ABC):
 
     def finish(self) -> None:
         """Ends the kernel, after the last tile."""
-        return
-
-
-class StoredSlices(SliceConsumer):
-    """One CTA, or pair, computes all of a tile, and writes it."""
-
-    def __init__(self, writer: SliceWriter, sums: TensorSums, columns: int) -> None:
-        self.writer, self.kind = writer, sums.fragment(columns)
-
-    def consume(self, parts: LaneParts, of: Slice, own_tile: WarpgroupTile, staging: ir.Value) -> ir.Value:
-        fragments = ((tile.from_lane(lane, self.kind), column) for lane, column in parts)
-        return self.writer.write(
-            fragments, own_tile.origin(of), own_tile.at.member, own_tile.warpgroup, staging
-        )
-
-    def finish(self) -> None:
         self.writer.finish()
 
 
-class AddedSlices(SliceConsumer):
-    """Several CTAs compute a K slice of a tile each; each warp adds up a share of its columns."""
+class AddedSlices:
+    """The same where several CTAs compute a K slice of a tile each: a warp adds up a share of its columns."""
 
     def __init__(self, op: MatmulOp, tiles: Tiles[TensorMemorySchedule], sums: TensorSums) -> None:
         schedule = sums.schedule
@@ -141,7 +127,7 @@ class AddedSlices(SliceConsumer):
         self.writer = SliceWriter(op, schedule)
 
     def consume(self, parts: LaneParts, of: Slice, own_tile: WarpgroupTile, staging: ir.Value) -> ir.Value:
-        slices, unit = self._slices(own_tile.at), self.schedule.vector_columns
+        slices, unit = self.slots.slices(own_tile.at, self.tiles), self.schedule.vector_columns
         slot = emit.add(slices.slot, slices.number)
         for lane, column in parts:
             first = emit.div(emit.add(of.column, column), unit)
@@ -149,19 +135,14 @@ class AddedSlices(SliceConsumer):
         return staging
 
     def complete(self, own_tile: WarpgroupTile) -> None:
-        slices, warpgroup = self._slices(own_tile.at), own_tile.warpgroup
-        with self.slots.shares(slices, warpgroup) as piece:
-            total = self.slots.total(slices, piece, warpgroup)
-            fragment, column = self.slots.fragment(total, piece)
-            self.writer.write(
-                [(fragment, 0)], own_tile.origin(Slice(0, column)), own_tile.at.member, warpgroup, 0
-            )
+        def write(fragment: ir.Value, column: ir.Value | int) -> None:
+            origin = own_tile.origin(Slice(0, emit.value(column)))
+            self.writer.write([(fragment, 0)], origin, own_tile.at.member, own_tile.warpgroup, 0)
 
-    def _slices(self, at: Tile) -> Slices:
-        """The K slices of the tile that this CTA computes one of."""
-        count = self.schedule.global_splits
-        block = emit.add(emit.mul(at.number, self.schedule.ctas), self.tiles.rank)
-        return Slices(block, at.slice, count, emit.mul(block, count))
+        self.slots.add_up(self.slots.slices(own_tile.at, self.tiles), own_tile.warpgroup, write)
+
+    def finish(self) -> None:
+        return
 
 
 class Epilogue:
@@ -183,7 +164,7 @@ class Epilogue:
         self.promotion = Promotion(op, full, sums) if op.types.promoted else None
         self._read_columns = self.promotion.columns if self.promotion else min(self.columns, _READ_COLUMNS)
         if schedule.global_splits > 1:
-            self.consumer: SliceConsumer = AddedSlices(op, tiles, sums)
+            self.consumer: StoredSlices | AddedSlices = AddedSlices(op, tiles, sums)
         else:
             self.consumer = StoredSlices(writer, sums, self._read_columns)
 

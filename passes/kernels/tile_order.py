@@ -6,14 +6,13 @@ The products of a batch follow each other. With K slices, one slice of every con
 the next slice of these tiles.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from weft.dialects import tile
 from weft.dialects.product_types import GROUP_ROWS
 from weft.dialects.schedule import MOST_RUNS, AnySchedule
-from weft.dialects.schedule.tcgen05 import ANSWERS
 from weft.dialects.tile import MatmulOp
 from weft.mlir import arith, gpu, ir, memref
 from weft.passes.builders import emit
@@ -128,18 +127,17 @@ class Order:
 
         return emit.loop(first, emit.mul(self.count, self.slices), step, carried, one)
 
-    def _blocks_of(self, slice_: ir.Value) -> tuple[ir.Value, ir.Value, ir.Value] | tuple[ir.Value, ...]:
+    def _blocks_of(self, slice_: ir.Value) -> Sequence[ir.Value]:
         """The number of a slice's K blocks, the first one, and how far they are apart."""
-        in_turns = blocks_of_slice(self.blocks, slice_, self.slices), slice_, emit.value(self.slices)
+        # Where K has fewer blocks than slices, some have one outside of K: zeros.
+        others = emit.add(self.blocks, emit.sub(self.slices - 1, slice_))
+        in_turns = emit.maximum(emit.div(others, self.slices), 1), slice_, emit.value(self.slices)
         if self.inside_lines is None:
             return in_turns
         first, end = k_span(self.blocks, slice_, self.slices)
         consecutive = emit.sub(end, first), first, emit.value(1)
-        some, *others = (
-            emit.select(self.inside_lines, one, other)
-            for one, other in zip(consecutive, in_turns, strict=True)
-        )
-        return some, *others
+        both = zip(consecutive, in_turns, strict=True)
+        return [emit.select(self.inside_lines, one, other) for one, other in both]
 
     def at(self, number: ir.Value) -> Tile:
         """The tile with a number."""
@@ -253,13 +251,6 @@ def k_span(blocks: ir.Value, slice_: ir.Value, slices: int) -> tuple[ir.Value, i
     end = emit.div(emit.mul(blocks, emit.add(slice_, 1)), slices)
     first = emit.select(emit.equal(first, end), blocks, first)
     return first, emit.maximum(end, emit.add(first, 1))
-
-
-def blocks_of_slice(blocks: ir.Value, slice_: ir.Value, slices: int) -> ir.Value:
-    """The number of K blocks of one of `slices` slices that take turns: number `slice_`, and every one that
-    is `slices` further. Where K has fewer blocks than slices, some have one outside of K: zeros.
-    """
-    return emit.maximum(emit.div(emit.add(blocks, emit.sub(slices - 1, slice_)), slices), 1)
 
 
 def grouped(linear: ir.Value, rows: ir.Value, columns: ir.Value, group: int) -> tuple[ir.Value, ir.Value]:
@@ -443,11 +434,6 @@ def _portion(part: ir.Value, blocks: ir.Value, parts: ir.Value) -> ir.Value:
 
 
 _NONE = -1
-
-
-def make_answers(readers: int) -> ir.Value:
-    """The ring of answers, each of which so many warps of every CTA read."""
-    return tile.make_ring(ANSWERS, filled_by="clc", emptied_by="warps", consumers=readers)
 
 
 @dataclass(frozen=True)

@@ -135,7 +135,11 @@ class Tiles(Generic[_S]):
             ranks, first = range(0, across * down, down), row
         else:
             ranks, first = range(down), emit.mul(column, down)
-        return _bits(sum(1 << rank * ctas for rank in ranks), emit.add(emit.mul(first, ctas), half))
+        mask, shift = sum(1 << rank * ctas for rank in ranks), emit.add(emit.mul(first, ctas), half)
+        i16 = ir.IntegerType.get_signless(16)
+        if isinstance(shift, int):
+            return arith.constant(i16, mask << shift)
+        return arith.trunci(i16, arith.shli(emit.value(mask), shift))
 
 
 def _inside_lines(op: MatmulOp) -> ir.Value | None:
@@ -143,14 +147,6 @@ def _inside_lines(op: MatmulOp) -> ir.Value | None:
     k_major = [op.b] if op.attribute("transpose_b") else []
     k_major += [] if op.attribute("transpose_a") else [op.a]
     return reduce(arith.ori, (misaligned(each, LINE_BYTES) for each in k_major)) if k_major else None
-
-
-def _bits(mask: int, shift: ir.Value | int) -> ir.Value:
-    """`mask << shift` as i16."""
-    i16 = ir.IntegerType.get_signless(16)
-    if isinstance(shift, int):
-        return arith.constant(i16, mask << shift)
-    return arith.trunci(i16, arith.shli(emit.value(mask), shift))
 
 
 def every_k_block(

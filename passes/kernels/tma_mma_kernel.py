@@ -6,8 +6,6 @@ stage into registers and multiply them. A CTA computes tile after tile, so that 
 overlap with the epilogue of the current one.
 """
 
-from collections.abc import Callable
-
 from weft.dialects import tile
 from weft.dialects.launch_contract import MIN_CTAS, STAGES
 from weft.dialects.schedule import TmaMmaSchedule
@@ -30,7 +28,6 @@ from weft.passes.kernels.warp_accumulator import (
     WarpAccumulator,
     WarpScales,
 )
-from weft.passes.kernels.wgmma_kernel import Role
 
 _RUN = 2  # sums of a lane that follow each other in a row
 _Feed = Feed[TmaMmaSchedule]
@@ -56,55 +53,37 @@ def expand(op: MatmulOp) -> None:
     STAGES.set(kernel, ir.IntegerAttr.get(emit.i32(), schedule.stages))
     copying, multiplying = schedule.registers
     # Consumers come first: ptxas gives the code of a later branch fewer registers.
-    Role(1, schedule.warpgroups, multiplying, _consumer(op, schedule, feed, read, scales)).emit()
-    Role(0, 1, copying, _producer(feed, waits=types.grouped)).emit()
+    with tile.role(1, schedule.warpgroups, registers=multiplying):
+        _multiply(op, feed(), read, scales)
+    # One thread keeps the ring full.
+    with tile.role(0, 1, registers=copying), thread_ids.one_thread():
+        copies = feed()
+        if types.grouped:  # the launch before may have written which tiles there are
+            await_previous_launch()
+        copies.tiles.walk([emit.value(0), emit.value(0)], copies.fill)
 
 
-def _consumer(
-    op: MatmulOp,
-    schedule: TmaMmaSchedule,
-    new_feed: Callable[[], _Feed],
-    operands: tuple[ReadOperand, ReadOperand],
-    staged: TiledScales | None,
-) -> Callable[[ir.Value], None]:
-    """The body of the warps that multiply, each with its part of a tile."""
-    (m, n, _), (rows, columns) = schedule.block, schedule.warp_tile
+def _multiply(
+    op: MatmulOp, feed: _Feed, operands: tuple[ReadOperand, ReadOperand], staged: TiledScales | None
+) -> None:
+    """The role of the warps that multiply, each its part of a tile."""
+    schedule = feed.schedule
+    (m, n, _), (rows, columns), across = schedule.block, schedule.warp_tile, schedule.consumers[1]
+    await_previous_launch()
+    nvvm.GriddepcontrolOp(nvvm.GridDepActionKind.launch_dependents)
+    # The first warpgroup copies.
+    warp = emit.uniform(emit.sub(emit.div(emit.thread(), LANES), WARPS))
+    first = emit.mul(emit.div(warp, across), rows), emit.mul(emit.rem(warp, across), columns)
+    scales: WarpScales | None = UnitScales(schedule) if schedule.unit_scales else None
+    if staged is not None:
+        scales = LoadedScales(staged, schedule, op.types, first)
+    parts = feed, op.types, operands, first, scales
+    accumulator = PromotedWarpAccumulator(op, *parts) if op.types.promoted else WarpAccumulator(*parts)
 
-    def consume(_: ir.Value) -> None:
-        feed = new_feed()
-        await_previous_launch()
-        nvvm.GriddepcontrolOp(nvvm.GridDepActionKind.launch_dependents)
-        # The first warpgroup copies.
-        warp = emit.uniform(emit.sub(emit.div(emit.thread(), LANES), WARPS))
-        across = schedule.consumers[1]
-        first = emit.mul(emit.div(warp, across), rows), emit.mul(emit.rem(warp, across), columns)
-        scales: WarpScales | None = UnitScales(schedule) if schedule.unit_scales else None
-        if staged is not None:
-            scales = LoadedScales(staged, schedule, op.types, first)
-        parts = feed, op.types, operands, first, scales
-        accumulator = PromotedWarpAccumulator(op, *parts) if op.types.promoted else WarpAccumulator(*parts)
+    def one(at: Tile, position: list[ir.Value]) -> list[ir.Value]:
+        sums, *position = accumulator.multiply(at, position)
+        row, column = emit.add(emit.mul(at.row, m), first[0]), emit.add(emit.mul(at.column, n), first[1])
+        Finisher(op, at.member, _RUN).store(sums, row, column)
+        return position
 
-        def one(at: Tile, position: list[ir.Value]) -> list[ir.Value]:
-            sums, *position = accumulator.multiply(at, position)
-            row, column = emit.add(emit.mul(at.row, m), first[0]), emit.add(emit.mul(at.column, n), first[1])
-            Finisher(op, at.member, _RUN).store(sums, row, column)
-            return position
-
-        feed.tiles.walk([emit.value(0), emit.value(0)], one)
-
-    return consume
-
-
-def _producer(new_feed: Callable[[], _Feed], waits: bool) -> Callable[[ir.Value], None]:
-    """The body of the warpgroup that copies: one thread keeps the ring full. It `waits` for the launch before
-    where that may have written which tiles there are.
-    """
-
-    def produce(_: ir.Value) -> None:
-        with thread_ids.one_thread():
-            feed = new_feed()
-            if waits:
-                await_previous_launch()
-            feed.tiles.walk([emit.value(0), emit.value(0)], feed.fill)
-
-    return produce
+    feed.tiles.walk([emit.value(0), emit.value(0)], one)

@@ -1,6 +1,5 @@
 """The part of a kernel with consumer warps that multiplies a tile with `mma.sync`, and its scales."""
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,35 +8,22 @@ from weft.dialects import tile
 from weft.dialects.product_types import Types
 from weft.dialects.schedule import TmaMmaSchedule
 from weft.dialects.schedule.tma_mma import UNIT_SCALE
-from weft.dialects.tile import BufferType, FragmentType, MatmulOp
+from weft.dialects.tile import FragmentType, MatmulOp
 from weft.dialects.tile_gemm import CONTAINER
-from weft.isa.block_scales import GROUPS, LANES, ROWS, TILE_BYTES, Stages
+from weft.isa.block_scales import GROUPS, LANES, ROWS
 from weft.isa.family import Registers
 from weft.isa.tensor_map import MOST_BOX
-from weft.layout import Layout
-from weft.mlir import arith, ir, vector
+from weft.mlir import ir
 from weft.passes.builders import emit, matrix_moves
-from weft.passes.kernels import scale_factors
 from weft.passes.kernels.feed import Feed
-from weft.passes.kernels.fragments import sorted_sums, transposed, widened
-from weft.passes.kernels.matrices import alternating, map_of_member
-from weft.passes.kernels.scale_factors import LaneScales
+from weft.passes.kernels.fragments import load_atoms, of_atoms, sorted_sums, transposed, widened, zeros
+from weft.passes.kernels.matrices import alternating
+from weft.passes.kernels.scale_factors import LaneScales, add_block
+from weft.passes.kernels.scale_tiles import ScaleTiles
 from weft.passes.kernels.staged_operand import StagedOperand
 from weft.passes.kernels.tile_order import Tile
 from weft.passes.kernels.tiles import each_k_block
 from weft.target import Target
-
-
-@dataclass(frozen=True)
-class _Side:
-    """The scales of A, or of B: their matrix, its map, and the stages as tiles and as rows x groups."""
-
-    matrix: ir.Value
-    map: ir.Value
-    tiles: ir.Value
-    rows: ir.Value
-    extent: int
-    deep: int
 
 
 class TiledScales:
@@ -45,35 +31,17 @@ class TiledScales:
 
     def __init__(self, op: MatmulOp, schedule: TmaMmaSchedule) -> None:
         """Builds the buffers and the tensor maps at the insertion point."""
-        sides = []
-        for role, extent in zip(("scale_a", "scale_b"), schedule.block, strict=False):
-            down, deep = schedule.scale_tiles(op.types, extent)
-            matrix: Any = op.role(role)
-            stages = Stages(schedule.stages, down, deep, MOST_BOX)
-            element = matrix.type.element_type
-            raw = tile.alloc(BufferType.of(stages.shape, element, stages.bytes_layout))
-            shape = schedule.stages, down * ROWS, deep * GROUPS
-            view_type = BufferType.of(shape, element, stages.rows_layout)
-            view = tile.alloc(view_type, over=raw)
-            map_ = tile.tensor_map(matrix, tile.stage_type(raw.type))
-            sides.append(_Side(matrix, map_, raw, view, extent, deep))
-        self._sides = tuple(sides)
-        self.element = element
-
-    @property
-    def views(self) -> tuple[ir.Value, ir.Value]:
-        """The stages of the scales of A and of B, as rows x groups."""
-        a, b = (side.rows for side in self._sides)
-        return a, b
+        self._extents, matrices = schedule.block[:2], [op.role(name) for name in ("scale_a", "scale_b")]
+        self.sides = [
+            ScaleTiles.of(matrix, schedule.stages, *schedule.scale_tiles(op.types, extent), MOST_BOX)
+            for matrix, extent in zip(matrices, self._extents, strict=True)
+        ]
+        self.element = matrices[0].type.element_type
 
     def copy(self, at: Tile, block: ir.Value | int, stage: ir.Value, barrier: ir.Value) -> None:
         """Starts to copy the scales of a tile for a K block into a stage."""
-        for side, number in zip(self._sides, (at.row, at.column), strict=True):
-            source = map_of_member(side.matrix, side.map, at.member)
-            row = emit.div(emit.mul(number, side.extent), ROWS)
-            column = emit.mul(block, side.deep * TILE_BYTES)
-            buffer = tile.stage(side.tiles, stage)
-            tile.copy_async(source, emit.value(row), emit.value(column), buffer, barrier=barrier)
+        for side, number, extent in zip(self.sides, (at.row, at.column), self._extents, strict=True):
+            side.copy(at.member, emit.mul(number, extent), block, stage, barrier)
 
 
 def fragment_types(rows: int, columns: int, groups: int, element: ir.Type) -> tuple[ir.Type, ir.Type]:
@@ -86,20 +54,8 @@ def fragment_types(rows: int, columns: int, groups: int, element: ir.Type) -> tu
     return FragmentType.of((rows, groups), element, a), FragmentType.of((groups, columns), element, b)
 
 
-class WarpScales(ABC):
-    """The scales of the products of a warp."""
-
-    @abstractmethod
-    def load(self, at: Tile, stage: ir.Value) -> list[ir.Value]:
-        """The scales of all steps of a tile's stage, as the loop over K blocks carries them."""
-
-    @abstractmethod
-    def of_step(self, step: int, loaded: list[ir.Value]) -> tuple[Sequence[ir.Value], int]:
-        """The scales of A and B, and the number of the first group of them that a step uses."""
-
-
-class UnitScales(WarpScales):
-    """Scales of 1: chips may multiply block-scaled fp8 faster than plain fp8."""
+class UnitScales:
+    """Scales of 1 for the products of a warp: chips may multiply block-scaled fp8 faster than plain fp8."""
 
     def __init__(self, schedule: TmaMmaSchedule) -> None:
         """Builds the scales at the insertion point."""
@@ -108,13 +64,15 @@ class UnitScales(WarpScales):
         self._scales = tuple(tile.from_lane(emit.constant(kind.lane_type, 1.0), kind) for kind in kinds)
 
     def load(self, at: Tile, stage: ir.Value) -> list[ir.Value]:
+        """The scales of all steps of a tile's stage, as the loop over K blocks carries them."""
         return []
 
     def of_step(self, step: int, loaded: list[ir.Value]) -> tuple[Sequence[ir.Value], int]:
+        """The scales of A and B, and the number of the first group of them that a step uses."""
         return self._scales, 0
 
 
-class LoadedScales(WarpScales):
+class LoadedScales:
     """The scales that a stage brings, for a warp whose part of a tile begins at row and column `first`."""
 
     def __init__(
@@ -128,9 +86,8 @@ class LoadedScales(WarpScales):
         self._kinds = fragment_types(*schedule.warp_tile, groups, staged.element)
 
     def load(self, at: Tile, stage: ir.Value) -> list[ir.Value]:
-        sides = zip(
-            self._staged.views, (at.row, at.column), self._block, self._first, self._kinds, strict=False
-        )
+        views = [side.rows for side in self._staged.sides]
+        sides = zip(views, (at.row, at.column), self._block, self._first, self._kinds, strict=False)
         loaded = []
         for side, (view, number, extent, first, kind) in zip("ab", sides, strict=True):
             # Several tiles may have their scales in one tile of scales.
@@ -145,6 +102,7 @@ class LoadedScales(WarpScales):
         return loaded, step * self._groups_of_step
 
 
+WarpScales = UnitScales | LoadedScales
 _Fragments = tuple[ir.Value, ir.Value]
 
 
@@ -168,14 +126,10 @@ class ReadOperand:
         self, stage: ir.Value, at: tuple[ir.Value, int], atom: Registers, shape: tuple[int, int]
     ) -> ir.Value:
         """A warp's part of a stage, from a row or column and a depth on."""
-        operand, layout = self.operand, Layout.parse(atom.layout).tile_to(shape, atom.shape)
+        operand = self.operand
         element = ir.Type.parse(CONTAINER) if operand.expands else operand.matrix.type.element_type
-        kind = FragmentType.of(shape, element, layout)
-        row, column = at if operand.k_major else at[::-1]
-        # A is M x K: an MN-major A is transposed in memory. B is K x N: a K-major B is transposed.
-        transpose = operand.k_major == (atom.name == "b")
-        buffer = tile.stage(self.buffer, stage)
-        return tile.load(buffer, emit.value(row), emit.value(column), kind, transpose=transpose)
+        kind, buffer = of_atoms(atom, shape, element), tile.stage(self.buffer, stage)
+        return load_atoms(buffer, *at, kind, atom, operand.k_major)
 
 
 class WarpAccumulator:
@@ -196,32 +150,62 @@ class WarpAccumulator:
         self.feed, self.schedule, self.first, self.scales = feed, feed.schedule, first, scales
         self.form = self.schedule.form(types)
         d, self.a, self.b, *_ = self.form.operands
-        shape = self.schedule.warp_tile
-        sum_type = ir.Type.parse(types.instruction_sums)
-        self.kind = FragmentType.of(shape, sum_type, Layout.parse(d.layout).tile_to(shape, d.shape))
+        self.kind = of_atoms(d, self.schedule.warp_tile, ir.Type.parse(types.instruction_sums))
         self.steps = self.schedule.block[2] // self.form.mnk[2]
 
     def multiply(self, at: Tile, position: list[ir.Value]) -> list[ir.Value]:
         """Multiplies all K blocks of a warp's part of a tile. Returns the sums and the ring's next
-        position.
+        position. The loop carries the sums, the position, the first step's operands, and scales.
         """
         ring = self.feed.ring
 
-        def next_block(_: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
-            sums, stage, phase, a, b, *scales = carried
-            sums, last = self._steps(sums, (a, b), stage, scales)
-            self.feed.release(stage)
-            stage, phase = tile.advance(ring, stage, phase)
-            loaded = self._enter(at, stage, phase)
-            return [self._gemm(last, sums, self.steps - 1, scales), stage, phase, *loaded]
+        def next_block(number: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
+            factors = self._factors(at, number)
+            block, last = self._all_but_last(carried)
+            position = tile.advance(ring, *carried[1:3])
+            loaded = self._enter(at, *position)
+            return [self._last(carried, block, last), *position, *loaded, *factors]
 
-        stage, phase = position
-        carried = [self._zero(), stage, phase, *self._enter(at, stage, phase)]
-        sums, stage, phase, a, b, *scales = each_k_block(at, carried, next_block)
-        sums, last = self._steps(sums, (a, b), stage, scales)
+        assert at.k_span is not None
+        factors = self._factors(at, at.k_span[0])
+        carried = [self._first(), *position, *self._enter(at, *position), *factors]
+        carried = each_k_block(at, carried, next_block)
+        sums = self._finished(self._last(carried, *self._all_but_last(carried)))
+        return [sums, *tile.advance(ring, *carried[1:3])]
+
+    def _all_but_last(self, carried: list[ir.Value]) -> tuple[ir.Value, _Fragments]:
+        """Multiplies all steps of a stage but the last, and releases it. Returns what they are added to, and
+        the last step's operands.
+        """
+        sums, stage, _, a, b, *scales = carried
+        multiplied = self._steps(self._begin(sums), (a, b), stage, scales)
         self.feed.release(stage)
-        sums = self._sorted(widened(self._gemm(last, sums, self.steps - 1, scales)))
-        return [sums, *tile.advance(ring, stage, phase)]
+        return multiplied
+
+    def _last(self, carried: list[ir.Value], block: ir.Value, operands: _Fragments) -> ir.Value:
+        """Multiplies the last step; returns the sums."""
+        sums, _, _, _, _, *scales = carried
+        return self._end(sums, self._gemm(operands, block, self.steps - 1, scales), scales)
+
+    def _factors(self, at: Tile, number: ir.Value | int) -> list[ir.Value]:
+        """Scales of a tile's K block that lanes read while the one before is multiplied."""
+        return []
+
+    def _first(self) -> ir.Value:
+        """The sums before the first K block."""
+        return zeros(self.kind)
+
+    def _begin(self, sums: ir.Value) -> ir.Value:
+        """The value to which the products of a K block are added."""
+        return sums
+
+    def _end(self, sums: ir.Value, block: ir.Value, scales: list[ir.Value]) -> ir.Value:
+        """The sums after a K block."""
+        return block
+
+    def _finished(self, sums: ir.Value) -> ir.Value:
+        """The sums after the last one, as the epilogue has them."""
+        return self._sorted(widened(sums))
 
     def _enter(self, at: Tile, stage: ir.Value, phase: ir.Value) -> list[ir.Value]:
         """Awaits a stage, and loads the first step's operands and the scales."""
@@ -251,9 +235,6 @@ class WarpAccumulator:
         named: dict[str, Any] = {name: str(o.matrix.type.element_type) for name, o in elements if o.expands}
         return tile.gemm_scaled(*operands, sums, *of_step, first_group=first, **named)
 
-    def _zero(self) -> ir.Value:
-        return tile.from_lane(emit.constant(self.kind.lane_type, 0), self.kind)
-
     def _load(self, stage: ir.Value, step: int) -> _Fragments:
         """A warp's operands of one step."""
         (rows, columns), depth = self.schedule.warp_tile, self.form.mnk[2]
@@ -272,46 +253,33 @@ class PromotedWarpAccumulator(WarpAccumulator):
         """`parts` are those of `WarpAccumulator`."""
         super().__init__(*parts)
         self._op = op
+        self._lane: LaneScales | None = None
 
     def multiply(self, at: Tile, position: list[ir.Value]) -> list[ir.Value]:
-        lane = self._lane_scales(at) if self._op.types.scaled else None
-
-        def factors_of(number: ir.Value | int) -> list[ir.Value]:
-            return lane.load(at.k_block(number)) if lane else []
-
-        def add(sums: ir.Value, block: ir.Value, factors: list[ir.Value]) -> ir.Value:
-            total, products = tile.to_lane(sums), tile.to_lane(self._sorted(block))
-            added = (
-                vector.fma(products, lane.factors(factors), total) if lane else arith.addf(total, products)
-            )
-            return tile.from_lane(added, sums.type)
-
-        def next_block(number: ir.Value | int, carried: list[ir.Value]) -> list[ir.Value]:
-            sums, stage, phase, a, b, *factors = carried
-            following = factors_of(number)
-            block, last = self._steps(self._zero(), (a, b), stage, [])
-            self.feed.release(stage)
-            stage, phase = tile.advance(self.feed.ring, stage, phase)
-            loaded = self._enter(at, stage, phase)
-            block = self._gemm(last, block, self.steps - 1, [])
-            return [add(sums, block, factors), stage, phase, *loaded, *following]
-
-        assert at.k_span is not None
-        stage, phase = position
-        factors = factors_of(at.k_span[0])
-        carried = [self._sorted(self._zero()), stage, phase, *self._enter(at, stage, phase), *factors]
-        sums, stage, phase, a, b, *factors = each_k_block(at, carried, next_block)
-        block, last = self._steps(self._zero(), (a, b), stage, [])
-        self.feed.release(stage)
-        block = self._gemm(last, block, self.steps - 1, [])
-        return [add(sums, block, factors), *tile.advance(self.feed.ring, stage, phase)]
+        self._lane = self._lane_scales(at) if self._op.types.scaled else None
+        return super().multiply(at, position)
 
     def _lane_scales(self, at: Tile) -> LaneScales:
         """The scales of a lane's sums of a tile."""
-        (m, n, _), kind = self.schedule.block, self._sorted(self._zero()).type
-        row, column = (
-            emit.add(emit.mul(at.row, m), self.first[0]),
-            emit.add(emit.mul(at.column, n), self.first[1]),
-        )
-        scales = scale_factors.matrices(self._op, at.member)
-        return LaneScales(self._op, self.schedule, kind, scales, row, column)
+        (m, n, _), kind = self.schedule.block, self._first().type
+        row, column = emit.mul(at.row, m), emit.mul(at.column, n)
+        start = emit.add(row, self.first[0]), emit.add(column, self.first[1])
+        return LaneScales(self._op, self.schedule, kind, at.member, *start)
+
+    def _factors(self, at: Tile, number: ir.Value | int) -> list[ir.Value]:
+        return self._lane.load(at.k_block(number)) if self._lane else []
+
+    def _first(self) -> ir.Value:
+        return self._sorted(zeros(self.kind))
+
+    def _begin(self, sums: ir.Value) -> ir.Value:
+        return zeros(self.kind)
+
+    def _end(self, sums: ir.Value, block: ir.Value, scales: list[ir.Value]) -> ir.Value:
+        products, factors = tile.to_lane(self._sorted(block)), None
+        if self._lane is not None:
+            factors = self._lane.factors(scales)
+        return tile.from_lane(add_block(tile.to_lane(sums), products, factors), sums.type)
+
+    def _finished(self, sums: ir.Value) -> ir.Value:
+        return sums

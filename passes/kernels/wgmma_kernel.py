@@ -5,8 +5,7 @@ One warpgroup copies tiles of A and B by TMA into a ring of stages, the others m
 tile after tile, so that the copies of the next tile overlap with the epilogue of the current one.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from weft.dialects import tile
 from weft.dialects.schedule import WarpgroupSchedule
@@ -40,20 +39,6 @@ from weft.passes.kernels.writer import StagedWriter, StripWriter, Writer
 _Sums = ClusterSums | GlobalSums | SentSums | StreamSums | None
 
 
-@dataclass(frozen=True)
-class Role:
-    """The role of some warpgroups: from `first` on, with so many registers a thread (0: as launched)."""
-
-    first: int
-    warpgroups: int
-    registers: int
-    body: Callable[[ir.Value], None]
-
-    def emit(self) -> None:
-        with tile.role(self.first, self.warpgroups, registers=self.registers) as number:
-            self.body(number)
-
-
 def expand(op: MatmulOp) -> None:
     """Writes the kernel of a product at the insertion point. Raises WeftError where it lacks a workspace."""
     schedule, types = op.schedule, op.types
@@ -76,11 +61,12 @@ def expand(op: MatmulOp) -> None:
     else:
         gpu.barrier()
     copying, multiplying = schedule.registers
+    sender = RowSender.of(op, tiles)
     # Consumers come first: ptxas gives the code of a later branch fewer registers.
-    consumer = _consumer(op, tiles, sharing, reduction)
-    producer = _producer(tiles, feed, reduction, RowSender.of(op, tiles), waits=types.grouped)
-    Role(schedule.producers, schedule.warpgroups, multiplying, consumer).emit()
-    Role(0, schedule.producers, copying, producer).emit()
+    with tile.role(schedule.producers, schedule.warpgroups, registers=multiplying) as warpgroup:
+        _multiply(op, tiles, sharing, reduction, warpgroup)
+    with tile.role(0, schedule.producers, registers=copying):
+        _copy(tiles, feed, reduction, sender, waits=types.grouped)
     reduction.finish()
 
 
@@ -126,78 +112,71 @@ def _reduction(op: MatmulOp, sums: _Sums, tiles: Tiles[WarpgroupSchedule], write
             return GlobalReduction(op, sums, tiles)
         case StreamSums():
             return StreamReduction(op, sums, tiles, writer)
+        case SentSums() if not op.is_scattered:
+            return AllReduction(op, sums, tiles, writer)
         case SentSums():
-            return _team_reduction(op)(op, sums, tiles, writer)
+            of_gpus = ScatteredReduction if op.role("bands") is None else BandedReduction
+            return of_gpus(op, sums, tiles, writer)
         case None:
             return NoReduction(writer)
 
 
-def _team_reduction(op: MatmulOp) -> type[AllReduction | ScatteredReduction]:
-    """The reduction over GPUs."""
-    if not op.is_scattered:
-        return AllReduction
-    return ScatteredReduction if op.role("bands") is None else BandedReduction
-
-
-def _consumer(
-    op: MatmulOp, tiles: Tiles[WarpgroupSchedule], sharing: Together | Turns, reduction: Reduction
-) -> Callable[[ir.Value], None]:
-    """The body of the warpgroups that multiply."""
+def _multiply(
+    op: MatmulOp,
+    tiles: Tiles[WarpgroupSchedule],
+    sharing: Together | Turns,
+    reduction: Reduction,
+    warpgroup: ir.Value,
+) -> None:
+    """The role of the warpgroups that multiply."""
     m, n, _ = tiles.schedule.block
+    await_previous_launch()
+    nvvm.GriddepcontrolOp(nvvm.GridDepActionKind.launch_dependents)
+    if sharing.count > 1:  # the stages depend on it
+        warpgroup = emit.uniform(warpgroup)
+    begun, start = sharing.begin(warpgroup), sharing.start(warpgroup)
 
-    def consume(warpgroup: ir.Value) -> None:
-        await_previous_launch()
-        nvvm.GriddepcontrolOp(nvvm.GridDepActionKind.launch_dependents)
-        if sharing.count > 1:  # the stages depend on it
-            warpgroup = emit.uniform(warpgroup)
-        begun, start = sharing.begin(warpgroup), sharing.start(warpgroup)
+    def one(at: Tile, carried: list[ir.Value]) -> list[ir.Value]:
+        if isinstance(sharing.accumulator, Accumulator):
+            # Read from a lane, so that LLVM divides before the products rather than after them.
+            at = replace(at, row=emit.uniform(at.row), column=emit.uniform(at.column))
+        position, kept = carried[: len(begun)], carried[len(begun) :]
+        row, column = emit.add(emit.mul(at.row, m), start), emit.mul(at.column, n // op.columns_of_b)
+        corner = Corner(row, column, at.member, warpgroup)
+        reduction.prepare(at, corner, kept)
+        sums, *position = sharing.multiply(at, warpgroup, position)
+        return [*position, *reduction.collect(gate.gated(op, sums), at, corner, kept)]
 
-        def one(at: Tile, carried: list[ir.Value]) -> list[ir.Value]:
-            if isinstance(sharing.accumulator, Accumulator):
-                # Read from a lane, so that LLVM divides before the products rather than after them.
-                at = replace(at, row=emit.uniform(at.row), column=emit.uniform(at.column))
-            position, kept = carried[: len(begun)], carried[len(begun) :]
-            row, column = emit.add(emit.mul(at.row, m), start), emit.mul(at.column, n // op.columns_of_b)
-            corner = Corner(row, column, at.member, warpgroup)
-            reduction.prepare(at, corner, kept)
-            sums, *position = sharing.multiply(at, warpgroup, position)
-            return [*position, *reduction.collect(gate.gated(op, sums), at, corner, kept)]
-
-        turn = sharing.first(warpgroup), sharing.count
-        carried = tiles.walk([*begun, *reduction.begin()], one, turn=turn)
-        reduction.end(warpgroup, carried[len(begun) :])
-
-    return consume
+    turn = sharing.first(warpgroup), sharing.count
+    carried = tiles.walk([*begun, *reduction.begin()], one, turn=turn)
+    reduction.end(warpgroup, carried[len(begun) :])
 
 
-def _producer(
+def _copy(
     tiles: Tiles[WarpgroupSchedule],
     feed: Feed[WarpgroupSchedule],
     reduction: Reduction,
     sender: RowSender | None,
     waits: bool,
-) -> Callable[[ir.Value], None]:
-    """The warpgroups that copy: one thread keeps the ring full, or all that load do. Other warps send
-    rows, if there is a `sender`, or what the `reduction` sends. It `waits` for the launch before where that
-    may have written which tiles there are.
+) -> None:
+    """The role of the warpgroups that copy: one thread keeps the ring full, or all that load do. Other warps
+    send rows, if there is a `sender`, or what the `reduction` sends. It `waits` for the launch before where
+    that may have written which tiles there are.
     """
-
-    def produce(_: ir.Value) -> None:
-        if isinstance(feed, LoadedFeed):
-            tiles.walk([emit.value(0), emit.value(0)], feed.load)
-            reduction.finish_producer()
-            return
-        if sender is not None:
-            assert feed.gate is not None
-            feed.gate.call = sender.begin()
-            sender.send(feed.gate.call)
-        reduction.assist()
-        with thread_ids.one_thread():
-            if waits:
-                await_previous_launch()
-            position = tiles.walk([emit.value(0), emit.value(0)], feed.fill)
-            if tiles.schedule.cluster != (1, 1):
-                tile.drain(feed.ring, *position)  # peers signal this CTA's ring until then
+    begun = [emit.value(0), emit.value(0)]
+    if isinstance(feed, LoadedFeed):
+        tiles.walk(begun, feed.load)
         reduction.finish_producer()
-
-    return produce
+        return
+    if sender is not None:
+        assert feed.gate is not None
+        feed.gate.call = sender.begin()
+        sender.send(feed.gate.call)
+    reduction.assist()
+    with thread_ids.one_thread():
+        if waits:
+            await_previous_launch()
+        position = tiles.walk(begun, feed.fill)
+        if tiles.schedule.cluster != (1, 1):
+            tile.drain(feed.ring, *position)  # peers signal this CTA's ring until then
+    reduction.finish_producer()

@@ -12,9 +12,9 @@ from weft.dialects.schedule import SWIZZLES, WarpgroupSchedule
 from weft.dialects.tile import BufferType, MatmulOp
 from weft.isa.chips import WARPGROUP
 from weft.isa.tensor_map import ROW_BYTES
-from weft.mlir import arith, ir, nvvm, scf
+from weft.mlir import arith, ir, nvvm
 from weft.passes.builders import emit, prefetches, thread_ids
-from weft.passes.kernels.cluster import meet_warpgroup
+from weft.passes.kernels.cluster import await_reads, await_stores, meet_warpgroup
 from weft.passes.kernels.epilogue import Finisher, split
 from weft.passes.kernels.fragments import reread, transposed
 from weft.passes.kernels.matrices import (
@@ -22,6 +22,7 @@ from weft.passes.kernels.matrices import (
     map_of_member,
     member,
     misaligned,
+    panel_width,
     panels,
     run_bytes,
     size,
@@ -54,6 +55,10 @@ class Writer:
         sums = oriented(sums, self.schedule)
         Finisher(self.op, at.index, run_of(self.schedule), ahead=ahead).store(sums, at.row, at.column)
         return phase
+
+    def write_part(self, corner: Corner) -> Callable[[ir.Value, ir.Value | int], object]:
+        """A function that stores a fragment of the sums that begin at a corner, by its first column there."""
+        return lambda sums, right: self.write(sums, replace(corner, column=emit.add(corner.column, right)))
 
     def ask(self, corner: Corner) -> None:
         """Asks L2, before a tile's products, for what `write` will read of C and the residual there."""
@@ -93,11 +98,37 @@ def fill(
     meet_warpgroup(warpgroup)
 
 
-def await_stores(pending: int, warpgroup: ir.Value) -> None:
-    """A warpgroup waits until at most `pending` of its latest stores by TMA read shared memory."""
-    with thread_ids.one_thread():
-        nvvm.cp_async_bulk_wait_group(pending, read=True)
-    meet_warpgroup(warpgroup)
+def store_boxes(
+    op: MatmulOp,
+    boxes: Callable[[], list[tuple[ir.Value, ir.Value]]],
+    end: ir.Value,
+    map_: ir.Value,
+    row: ir.Value,
+    index: ir.Value | None,
+    groups: bool = False,
+) -> None:
+    """Stores buffers that `boxes` builds, each with its column of D, from a row on: by TMA, with a map of D,
+    unless rows aren't aligned for it or it would write beyond their end. `end` is the column after the last.
+    With `groups`, each call has one of TMA's groups.
+    """
+    d = op.d
+    ragged = arith.andi(ends_ragged(d), emit.less(size(d, -1), end))
+
+    def by_threads() -> None:
+        for box, at in boxes():
+            tile.copy_out(box, member(d, index), row, at)
+        if groups:
+            with thread_ids.one_thread():
+                nvvm.cp_async_bulk_commit_group()  # an empty one
+
+    def by_tma() -> None:
+        with thread_ids.one_thread():
+            to = map_of_member(d, map_, index)
+            for box, at in boxes():
+                tile.store_async(box, to, row, at)
+            nvvm.cp_async_bulk_commit_group()
+
+    emit.branch(arith.ori(misaligned(d, ROW_BYTES), ragged), by_threads, by_tma)
 
 
 class StagedWriter(Writer):
@@ -187,18 +218,9 @@ class StagedWriter(Writer):
         return tile.stage(self.buffer, at.warpgroup)
 
     def _store(self, part: ir.Value, map_: ir.Value, at: Corner) -> None:
-        """Stores a buffer at a corner of D, by TMA with a map of D."""
+        """Stores a buffer at a corner of D."""
         end = emit.add(at.column, part.type.shape[1])
-        ragged = arith.andi(ends_ragged(self.op.d), emit.less(size(self.op.d, -1), end))
-        branch = scf.IfOp(arith.ori(misaligned(self.op.d, ROW_BYTES), ragged), has_else=True)
-        with ir.InsertionPoint(branch.then_block):
-            tile.copy_out(part, member(self.op.d, at.index), at.row, at.column)
-            scf.yield_([])
-        with ir.InsertionPoint(branch.else_block):
-            with thread_ids.one_thread():
-                tile.store_async(part, map_of_member(self.op.d, map_, at.index), at.row, at.column)
-                nvvm.cp_async_bulk_commit_group()
-            scf.yield_([])
+        store_boxes(self.op, lambda: [(part, at.column)], end, map_, at.row, at.index)
 
     def ask(self, corner: Corner) -> None:
         if self.preloaded is not None:
@@ -207,8 +229,7 @@ class StagedWriter(Writer):
         self._prefetch(corner, self.preloaded if self.parts == 1 else None)
 
     def finish(self) -> None:
-        with thread_ids.one_thread():
-            nvvm.cp_async_bulk_wait_group(0, read=True)
+        await_reads()
 
 
 def oriented(sums: ir.Value, schedule: WarpgroupSchedule) -> ir.Value:
@@ -264,11 +285,10 @@ class StripWriter(StagedWriter):
     def _made(self, width: int, count: int, over: _Slots | None = None) -> _Slots:
         """Slots for `count` strips of a width, in the memory of the slots `over` if there are any."""
         rows, size = self.schedule.rows, self.op.types.output_bytes
-        panel = next(bytes_ for bytes_ in SWIZZLES if width * size % bytes_ == 0)
-        across = panel // size
+        across = panel_width(width, size)
         outer, stride = self.schedule.warpgroups * count, rows * (self._width if over else width)
         strides = f"{stride},{across},{rows * across},1"
-        layout = f"S[({outer},{rows},{width // across},{across}):({strides})] xor {SWIZZLES[panel]}"
+        layout = f"S[({outer},{rows},{width // across},{across}):({strides})] xor {SWIZZLES[across * size]}"
         kind = BufferType.of((outer, rows, width), self.op.d.type.element_type, layout)
         buffer = tile.alloc(kind, over=over.buffer if over else None)
         return _Slots(buffer, tile.tensor_map(self.op.d, tile.stage_type(kind), any_rows=True), count)
@@ -293,8 +313,7 @@ class StripWriter(StagedWriter):
 
     def _write_in_loop_of_strips(self, strips: list[list[_Part]], corner: Corner) -> None:
         """Stores wide strips with one copy of the code that does."""
-
-        def one(number: ir.Value, _: list[ir.Value]) -> list[ir.Value]:
+        with emit.each(0, len(strips)) as number:
             part = self._slots.slot(corner.warpgroup, number)
             at = corner.moved(0, emit.mul(number, self._width))
             for which, strip in enumerate(strips):
@@ -303,9 +322,6 @@ class StripWriter(StagedWriter):
                     kept = [(reread(piece) or tile.pin(piece), row, column) for piece, row, column in strip]
                     self._fill(part, kept, which, corner)
             self._store(part, self._slots.map, at)
-            return []
-
-        emit.loop(0, len(strips), 1, [], one)
 
     def _write_strip(self, strip: list[_Part], number: int, corner: Corner) -> None:
         slots = self._slots if number < self._wide or self._rest is None else self._rest

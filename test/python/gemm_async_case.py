@@ -14,7 +14,7 @@ from weft.isa.tcgen05 import tensor_layouts
 from weft.layout import Layout
 from weft.layout.iterators import AXES, point_table
 from weft.mlir import arith, gpu, ir, llvm, memref, nvvm, vector
-from weft.passes.builders import addresses, emit, tensor_memory_tiles
+from weft.passes.builders import addresses, emit
 
 LANES, CHUNK = 128, 16
 DTYPES = {
@@ -348,7 +348,7 @@ def wait(barrier):
 def cells(buffer, operand, rank):
     """The address of a buffer in the warp's lanes, and the number of the first word of the thread's lane."""
     warp = emit.uniform(emit.div(emit.thread(), 32))
-    start = tensor_memory_tiles.advanced(tile.address(buffer), emit.mul(warp, 32 << 16))
+    start = addresses.offset(tile.address(buffer), emit.mul(warp, 32 << 16))
     lane = emit.add(emit.mul(rank, LANES), emit.thread())
     return start, emit.mul(lane, operand.width)
 
@@ -359,7 +359,7 @@ def write(buffer, operand, image, rank):
     for column in range(0, operand.width, CHUNK):
         kind = ir.VectorType.get([CHUNK], emit.i32())
         words = vector.load(kind, image, [emit.as_index(emit.add(row, column))])
-        tcgen05.st(address=tensor_memory_tiles.advanced(start, column), data=words, shape="32x32b", num=CHUNK)
+        tcgen05.st(address=addresses.offset(start, column), data=words, shape="32x32b", num=CHUNK)
     tcgen05.wait(kind="st")
 
 
@@ -367,7 +367,7 @@ def read(buffer, operand, image, rank):
     """Copies all lanes and columns of a buffer to an image."""
     start, row = cells(buffer, operand, rank)
     for column in range(0, operand.width, CHUNK):
-        words = tcgen05.ld(address=tensor_memory_tiles.advanced(start, column), shape="32x32b", num=CHUNK)
+        words = tcgen05.ld(address=addresses.offset(start, column), shape="32x32b", num=CHUNK)
         tcgen05.wait(kind="ld")
         vector.store(words, image, [emit.as_index(emit.add(row, column))])
 

@@ -50,7 +50,8 @@ def test_builders_have_signatures():
 
 def test_builders_of_tiles_take_operands_in_order_and_what_results_are_made_of():
     assert str(inspect.signature(tile.release)) == (
-        "(ring: 'ir.Value', stage: 'ir.Value', mask: 'ir.Value | None' = None) -> 'ir.OpView'"
+        "(ring: 'ir.Value', stage: 'ir.Value', mask: 'ir.Value | Sequence[ir.Value] | None' = None) "
+        "-> 'ir.OpView'"
     )
     parameters = inspect.signature(tile.slice_).parameters
     assert list(parameters) == ["buffer", "row", "column", "shape", "row_step"]

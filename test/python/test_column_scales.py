@@ -8,7 +8,7 @@ import weft
 from weft import reference
 from weft.dialects import tile
 from weft.dialects.schedule import Schedule, TensorMemorySchedule, TmaMmaSchedule, Types, WarpgroupSchedule
-from weft.passes.kernels import promoted_scales
+from weft.passes.kernels.matrices import StagedMatrix
 
 CHIPS = {
     WarpgroupSchedule: "sm_90a",
@@ -122,8 +122,9 @@ def test_the_reference_has_scales_of_columns():
 @pytest.mark.slow
 def test_scales_of_another_tile_are_caught(monkeypatch):
     """Planted: the scales of the first tile for all."""
-    copy = promoted_scales._Staged.copy
-    monkeypatch.setattr(promoted_scales._Staged, "copy", lambda self, number, *rest: copy(self, 0, *rest))
+    copy = StagedMatrix.copy
+    planted = lambda self, index, row, column, *rest: copy(self, index, row, 0, *rest)  # noqa: E731
+    monkeypatch.setattr(StagedMatrix, "copy", planted)
     with pytest.raises(AssertionError):
         test_rows_and_columns_are_scaled_in_every_schedule(SCHEDULES[0])
 

@@ -12,8 +12,7 @@ from weft.mlir import arith, gpu, ir, nvvm, vector
 from weft.mlir import memref as memory
 from weft.passes.builders import emit
 from weft.passes.kernels.cluster import await_previous_launch
-from weft.passes.kernels.team import ARRIVED, CALL, LIMIT, RANK, each_other
-from weft.passes.kernels.team_sums import DATA, FLAGS
+from weft.passes.kernels.team import ARRIVED, CALL, DATA, FLAGS, LIMIT, RANK, each_other
 from weft.passes.kernels.tile_order import element
 
 PUSH_THREADS = 256
