@@ -263,9 +263,6 @@ def _to_half(value: float) -> int:
     return 0x7FFF if value != value else half | (bits >> 63 & 1) << 15
 
 
-_MOST_KNOWN = 4096
-
-
 class Lists:
     """Lists of chunks as numbers, and the columns of the units that read them."""
 
@@ -285,17 +282,7 @@ class OperandReads:
         self._call: npt.NDArray[np.int64] = np.zeros(len(Reads), np.int64)
         self._call[Reads.END] = sanitizer.wave.memory.shared_size - CHUNK
         self._clocks: Clocks | None = None
-        self._known: dict[tuple[str, tuple[Read, ...]], Lists] = {}
         self._units: dict[tuple[str, int], tuple[int, int]] = {}
-
-    def prepared(self, proxy: str, reads: tuple[Read, ...]) -> Lists:
-        """What `record` needs of some reads; it doesn't keep the matrices."""
-        known = self._known.get((proxy, reads))
-        if known is None:
-            if len(self._known) > _MOST_KNOWN:
-                self._known.clear()
-            known = self._known[proxy, reads] = self._lists(proxy, reads)
-        return known
 
     def record(self, lists: Lists, line: int) -> bool:
         """Records what units read. False if that may break a rule; then it may have recorded a part, which
@@ -311,8 +298,10 @@ class OperandReads:
         self._call[: Reads.END] = lists.address, len(lists.columns), line
         return bool(_function()(self._call.ctypes.data, self._part.pointer))
 
-    def _lists(self, proxy: str, reads: Sequence[Read]) -> Lists:
-        """The chunks of each matrix, and the column of the unit that reads it."""
+    def prepared(self, proxy: str, reads: Sequence[Read]) -> Lists:
+        """What `record` needs of some reads: the chunks of each matrix, and the column of the unit that reads
+        it; it doesn't keep the matrices.
+        """
         stride, lists = self._sanitizer.wave.memory.shared_stride, []
         for row, cta, matrices in reads:
             unit = self._units.get((proxy, row))

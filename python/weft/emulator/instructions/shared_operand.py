@@ -103,7 +103,12 @@ def matrix_places(
     check_rows(descriptor, row_bytes, transposed, line)
     offsets = chunk_offsets(descriptor, outer, row_bytes, transposed)
     packed = width < container == 8
-    return places_of(offsets, inner, width if packed else container, transposed == by_row, packed)
+    size = width if packed else container
+    inside = np.arange(CHUNK if packed else 8 * CHUNK // size) * size
+    every = (8 * offsets[:, :, None] + inside) // (size if size >= 8 else 1)
+    matrix = every.reshape(len(offsets), -1)[:, :inner]
+    used = 2 * size if packed else CHUNK
+    return Places(matrix.T if transposed == by_row else matrix, offsets, used, size)
 
 
 def matrices(lanes: Lanes, proxy: str, ctas: Sequence[int], places: Places, line: int) -> Array:
@@ -168,15 +173,3 @@ def unpacked(data: Array, bits: int, shift: int = 0) -> Array:
     wide = np.zeros((*parts.shape[:-1], 8), np.uint8)
     wide[..., shift : shift + bits] = parts
     return np.packbits(wide, axis=-1, bitorder="little").reshape(data.shape)
-
-
-def places_of(offsets: Offsets, count: int, bits: int, transposed: bool, packed: bool) -> Places:
-    """Where the elements of rows of `count` elements of `bits` are, by the offsets of their chunks, or
-    if `transposed` those of the transposed matrix. `packed`: each chunk has 16 elements.
-    """
-    unit = max(8, bits)
-    inside = np.arange(CHUNK if packed else 8 * CHUNK // bits) * bits
-    every = (8 * offsets[:, :, None] + inside) // (unit if bits >= 8 else 1)
-    matrix = every.reshape(len(offsets), -1)[:, :count]
-    used = 2 * bits if packed else CHUNK
-    return Places(matrix.T if transposed else matrix, offsets, used, bits)

@@ -23,10 +23,10 @@ from weft.emulator.instructions.fragments import fragment_index
 from weft.emulator.instructions.mma import legal_form
 from weft.emulator.memory.tensor_memory import COLUMN_MASK, Numbers, Touch, check
 from weft.emulator.numerics.arithmetic import decode
-from weft.emulator.reading.syntax import TYPES, Array, Bools
+from weft.emulator.reading.syntax import TYPES, Array
 from weft.emulator.running.lanes import Lanes
 from weft.emulator.watch import Cells as Rectangle
-from weft.emulator.watch import UnitAccess, Watch
+from weft.emulator.watch import UnitAccess
 from weft.isa.family import Registers, ptx_registers
 from weft.isa.tcgen05 import copy as tcgen05_copy
 from weft.isa.tcgen05.descriptors import BlockScaledDescriptor, InstructionDescriptor
@@ -139,47 +139,31 @@ class Cells:
 
 
 def _notify(lanes: Lanes, kind: str, form: Any, lane: Numbers, column: Numbers, line: int) -> None:
-    """Reports the cells that each warp accesses to observers."""
-    watch = lanes.wave.watch
+    """Reports the cells that each warp accesses to observers; loads of rectangles at once, if nothing is
+    wrong.
+    """
+    wave, rows, watch = lanes.wave, lanes.row_numbers(), lanes.wave.watch
     if watch is None:
         return
     unit = "tcgen05.ld" if kind == "load" else "tcgen05.st"
-    if form.shape == "32x32b" and lanes.mask is None:
-        _notify_whole(lanes, watch, kind, unit, lane, column, line)
-        return
-    cells = lane << LANE_SHIFT | column
-    for at, row in enumerate(lanes.row_numbers().tolist()):
-        cta = int(lanes.wave.cta_of_row[row])
-        watch.async_access(
-            UnitAccess(kind, unit, cta, "tensor", cells[at].ravel(), _threads(lanes, at), line)
-        )
-
-
-def _threads(lanes: Lanes, at: int) -> Bools:
-    """The active lanes of one of the warps, among all of the wave."""
-    one = np.zeros((lanes.warps, 32), np.bool_)
-    one[at] = lanes.enabled()[at]
-    return lanes.narrowed(one).threads()
-
-
-def _notify_whole(
-    lanes: Lanes, watch: Watch, kind: str, unit: str, lane: Numbers, column: Numbers, line: int
-) -> None:
-    """The same where each warp accesses a rectangle."""
-    wave, rows, columns = lanes.wave, lanes.row_numbers(), lane.shape[-1]
-    firsts = zip(lane[:, 0, 0].tolist(), column[:, 0, 0].tolist(), strict=True)
-    cells = [Rectangle(first, _WARP_LANES, begin, columns) for first, begin in firsts]
     ctas, calls = wave.cta_of_row[rows], wave.tensor_memory.calls
-    if calls is not None and kind == "load":
+    cells: list[Any]
+    if form.shape == "32x32b" and lanes.mask is None:
+        firsts = zip(lane[:, 0, 0].tolist(), column[:, 0, 0].tolist(), strict=True)
+        cells = [Rectangle(first, _WARP_LANES, begin, lane.shape[-1]) for first, begin in firsts]
         same: defaultdict[tuple[int, Rectangle], list[int]] = defaultdict(list)
         for at, (warp, each) in enumerate(zip(wave.warp_of_row[rows].tolist(), cells, strict=True)):
             same[warp, each].append(at)
-        if calls.record(
-            [Touch(kind, unit, ctas[at], each, rows[at]) for (_, each), at in same.items()], line
-        ):
+        touches = [Touch(kind, unit, ctas[at], each, rows[at]) for (_, each), at in same.items()]
+        if calls is not None and kind == "load" and calls.record(touches, line):
             return
+    else:
+        cells = list((lane << LANE_SHIFT | column).reshape(len(rows), -1))
     for at, (cta, each) in enumerate(zip(ctas.tolist(), cells, strict=True)):
-        watch.async_access(UnitAccess(kind, unit, cta, "tensor", each, _threads(lanes, at), line))
+        one = np.zeros((lanes.warps, 32), np.bool_)
+        one[at] = lanes.enabled()[at]
+        threads = lanes.narrowed(one).threads()
+        watch.async_access(UnitAccess(kind, unit, cta, "tensor", each, threads, line))
 
 
 @table.collective("tcgen05.ld")

@@ -277,8 +277,13 @@ def mma_async(op: Op) -> Collective:
     signs = [1 << bits["a"] - 1 if immediates.get(f"scale_{s}") == -1 else 0 for s in "ab"]
     rule = accumulation.of("wgmma", form, op.chip)
     types = (form.a_type, form.b_type, form.d_type, form.d_type)
-    negated = bool(signs[0]), bool(signs[1])
-    quick = None if form.sparse else _quick(form, (a, b), (d_in, keeps), rule, negated)
+    quick = None
+    if not form.sparse and bits["a"] >= 8:
+        how = rule if ELEMENT_TYPES[form.a_type].kind == "float" else None
+        negated = bool(signs[0]), bool(signs[1])
+        product = types[:3], (bits["a"], bits["b"]), wgmma.M, n, k, how
+        kind = ProductKind(*product, negated=negated, satfinite=form.satfinite)
+        quick = Quick(kind, a if isinstance(a, InShared) else a.fragment, b, d_in, keeps)
 
     def spread(threads: Threads, marks: Callable[[int], Bools], octets: Array) -> Marks:
         assert isinstance(threads, Lanes)
@@ -313,25 +318,6 @@ def mma_async(op: Op) -> Collective:
         d_out.write(lanes, result.reshape(lanes.warps, _ROWS, n))
 
     return Collective(run, warpgroup=True)
-
-
-def _quick(
-    form: Any,
-    operands: "tuple[_InRegisters | InShared, InShared]",
-    d: tuple[Fragment, tuple[int, bool]],
-    rule: accumulation.Accumulation,
-    negated: tuple[bool, bool],
-) -> Quick | None:
-    """The instruction by code of the host; None if there is none for its types."""
-    element = ELEMENT_TYPES[form.a_type]
-    if element.bits < 8:
-        return None
-    m, n, k = mma_fragments.mnk(form.shape)
-    types = form.a_type, form.b_type, form.d_type
-    how = rule if element.kind == "float" else None
-    kind = ProductKind(types, (element.bits,) * 2, m, n, k, how, negated=negated, satfinite=form.satfinite)
-    a, b = operands
-    return Quick(kind, a if isinstance(a, InShared) else a.fragment, b, *d)
 
 
 def _of_a_warp(registers: Registers) -> Registers:

@@ -153,9 +153,8 @@ def check(lanes: Numbers, columns: Numbers, line: int) -> None:
     """Raises Fault if a lane or a column is outside tensor memory."""
     wrong = (lanes < 0) | (lanes >= LANES) | (columns < 0) | (columns >= COLUMNS)
     if wrong.any():
-        at = int(np.broadcast_to(wrong, np.broadcast_shapes(lanes.shape, columns.shape)).argmax())
-        lane = int(np.broadcast_to(lanes, wrong.shape).reshape(-1)[at])
-        column = int(np.broadcast_to(columns, wrong.shape).reshape(-1)[at])
+        every = (np.broadcast_to(each, wrong.shape) for each in (lanes, columns))
+        lane, column = (int(each.flat[wrong.argmax()]) for each in every)
         legal = f"lanes 0..{LANES - 1} and columns 0..{COLUMNS - 1}"
         what = f"tensor memory has {legal}, got lane {lane}, column {column}"
         raise Fault(what, line, address=lane << LANE_SHIFT | column, rule="tmem-access")
