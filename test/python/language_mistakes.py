@@ -1,6 +1,6 @@
-"""Kernels of `weft.language` with a mistake in the line that ends with `# here`."""
+"""Kernels of `weft.language` with a mistake, as text under the message that each of them raises."""
 
-import inspect
+import textwrap
 
 import pytest
 
@@ -8,26 +8,33 @@ import weft
 import weft.language as w
 
 
-class Mistakes:
-    """A decorator of such kernels, with the message that each of them raises: the cases of a test."""
+def cases(text, parameters='x: w.In["m n", w.f32], y: w.Out["m n", w.f32]'):
+    """The cases of a test. An empty line separates them. Each has a comment, a regular expression of the
+    message, and the body of a kernel with these parameters, or a function `kernel` with others.
+    """
+    made = []
+    for case in text.strip().split("\n\n"):
+        message, code = case.removeprefix("# ").split("\n", 1)
+        if not code.startswith("def kernel("):
+            code = f"def kernel({parameters}):\n{textwrap.indent(code, '    ')}"
+        made.append(pytest.param(code, message, id=code.splitlines()[_line(code) - 1].strip()))
+    return made
 
-    def __init__(self):
-        self.cases = []
 
-    def __call__(self, message):
-        def add(function):
-            self.cases.append(pytest.param(function, message, id=function.__name__))
-            return function
-
-        return add
+def _line(code):
+    """The number of the line with the mistake: the one that ends with `# here`, otherwise the last."""
+    lines = code.splitlines()
+    return next((n for n, line in enumerate(lines, 1) if line.endswith("# here")), len(lines))
 
 
-def refused(function, message):
-    """Where compiling a kernel is refused with this message, which must be in the marked line."""
-    lines, first = inspect.getsourcelines(function)
-    number = first + next(n for n, line in enumerate(lines) if line.endswith("# here\n"))
+def refused(folder, code, message, names):
+    """Where compiling a kernel is refused with this message, which must be in the line of the mistake."""
+    file = folder / "mistake.py"
+    file.write_text(code)
+    scope = dict(names)
+    exec(compile(code, file, "exec"), scope)
     with pytest.raises(weft.WeftError, match=message) as raised:
-        w.kernel()(function).compile()
+        w.kernel()(scope["kernel"]).compile()
     where = raised.value.diagnostics[0].location
-    assert (where.file, where.line) == (inspect.getfile(function), number)
+    assert (where.file, where.line) == (str(file), _line(code))
     return where

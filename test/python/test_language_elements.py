@@ -161,64 +161,42 @@ def test_tiles_of_halves_are_loaded_on_chips_without_ldmatrix(arch, instructions
     assert ("ldmatrix" in kernel.compile().ptx) == instructions
 
 
-mistakes = language_mistakes.Mistakes()
+MISTAKES = r"""
+# an element of a buffer of 2 x 8 w\.f32 is at \[row, column\]: w\.load loads
+w.shared(2, 8, w.f32)[0] = 1.0
+
+# is at \[row, column\]: .* \.columns\(first, count\) are parts
+w.shared(64, 64, w.f32)[:, 0:8] + 1.0
+
+# column of an element of a buffer of 1 x 8 w\.f32 must be in 0\.\.7, got 8
+w.shared(1, 8, w.f32)[8] = 1.0
+
+# expects a value of w\.f32, got a value of w\.i32: convert it with \.to\(w\.f32\)
+w.shared(1, 8, w.f32)[0] = w.thread()
+
+# expects a number for an element of a buffer .*, got a fragment .*: use w\.store for tiles
+w.shared(64, 8, w.f32)[0, 0] = w.zeros((64, 8))
+
+# at indices of a fragment are stored by w\.store
+w.shared(1, 8, w.f32)[w.row(w.zeros(64))] = 1.0
+
+# expects elements of w\.i32, got w\.f32: convert with \.to\(w\.i32\)
+w.store(w.zeros(64), w.shared(1, 64, w.i32)[w.row(w.zeros(64))])
+
+# adds elements of w\.f64, w\.f32, w\.f16, w\.i64, .*, w\.u32 in shared memory, got those of w\.bf16
+w.atomic_add(w.shared(1, 16, w.bf16)[0], 1)
+
+# can't loop over a buffer .*: loop over w\.range of its rows or columns
+list(w.shared(1, 16, w.bf16))
+
+# this stage is read before it is full
+ring = w.ring(1, x=(64, 64, w.f32))
+with w.role():
+    stage = ring.take(waits=False)
+    stage.x[0, 0] + 1.0
+"""
 
 
-@mistakes(r"an element of a buffer of 2 x 8 w\.f32 is at \[row, column\]: w\.load loads")
-def one_index(x: w.In["m n", w.f32]):
-    w.shared(2, 8, w.f32)[0] = 1.0  # here
-
-
-@mistakes(r"is at \[row, column\]: .* \.columns\(first, count\) are parts")
-def a_slice(x: w.In["m n", w.f32]):
-    w.shared(64, 64, w.f32)[:, 0:8] + 1.0  # here
-
-
-@mistakes(r"column of an element of a buffer of 1 x 8 w\.f32 must be in 0\.\.7, got 8")
-def outside(x: w.In["m n", w.f32]):
-    w.shared(1, 8, w.f32)[8] = 1.0  # here
-
-
-@mistakes(r"expects a value of w\.f32, got a value of w\.i32: convert it with \.to\(w\.f32\)")
-def another_type(x: w.In["m n", w.f32]):
-    w.shared(1, 8, w.f32)[0] = w.thread()  # here
-
-
-@mistakes(r"expects a number for an element of a buffer .*, got a fragment .*: use w\.store for tiles")
-def a_tile(x: w.In["m n", w.f32]):
-    w.shared(64, 8, w.f32)[0, 0] = w.zeros((64, 8))  # here
-
-
-@mistakes(r"at indices of a fragment are stored by w\.store")
-def stored_at_a_fragment(x: w.In["m n", w.f32]):
-    w.shared(1, 8, w.f32)[w.row(w.zeros(64))] = 1.0  # here
-
-
-@mistakes(r"expects elements of w\.i32, got w\.f32: convert with \.to\(w\.i32\)")
-def a_fragment_of_another_type(x: w.In["m n", w.f32]):
-    w.store(w.zeros(64), w.shared(1, 64, w.i32)[w.row(w.zeros(64))])  # here
-
-
-@mistakes(
-    r"adds elements of w\.f64, w\.f32, w\.f16, w\.i64, .*, w\.u32 in shared memory, got those of w\.bf16"
-)
-def added_bf16(x: w.In["m n", w.f32]):
-    w.atomic_add(w.shared(1, 16, w.bf16)[0], 1)  # here
-
-
-@mistakes(r"can't loop over a buffer .*: loop over w\.range of its rows or columns")
-def a_loop(x: w.In["m n", w.f32]):
-    list(w.shared(1, 16, w.bf16))  # here
-
-
-@mistakes("this stage is read before it is full")
-def a_stage_that_is_not_full(x: w.In["m n", w.f32]):
-    ring = w.ring(1, x=(64, 64, w.f32))
-    with w.role():
-        stage = ring.take(waits=False)
-        stage.x[0, 0] + 1.0  # here
-
-
-@pytest.mark.parametrize(("function", "message"), mistakes.cases)
-def test_mistakes_are_in_their_line(function, message):
-    language_mistakes.refused(function, message)
+@pytest.mark.parametrize("code, message", language_mistakes.cases(MISTAKES))
+def test_mistakes_are_in_their_line(code, message, tmp_path):
+    language_mistakes.refused(tmp_path, code, message, globals())

@@ -121,26 +121,18 @@ def test_seeds_and_offsets_may_be_unsigned():
     assert np.array_equal(z, philox(2**64 - 2, np.arange(512).reshape(64, 8))[0])
 
 
-mistakes = language_mistakes.Mistakes()
+MISTAKES = r"""
+# seed must be an integer in 0\.\.2\*\*64 - 1, or one of 32 or 64 bits, got -1
+w.rand(-1, w.thread())
+
+# seed must be .*, got a value of w\.f32
+w.rand(x[0] + 0.0, w.thread())
+
+# offset must be of w\.i32 or w\.u32, got a fragment of 64 x 8 w\.f32: convert it with \.to\(w\.i32\)
+w.randn(1, w.zeros((64, 8)))
+"""
 
 
-@mistakes(r"seed must be an integer in 0\.\.2\*\*64 - 1, or one of 32 or 64 bits, got -1")
-def a_negative_seed(x: w.In["n", w.f32]):
-    w.rand(-1, w.thread())  # here
-
-
-@mistakes(r"seed must be .*, got a value of w\.f32")
-def a_float_as_a_seed(x: w.In["n", w.f32]):
-    w.rand(x[0] + 0.0, w.thread())  # here
-
-
-@mistakes(
-    r"offset must be of w\.i32 or w\.u32, got a fragment of 64 x 8 w\.f32: convert it with \.to\(w\.i32\)"
-)
-def offsets_of_floats(x: w.In["n", w.f32]):
-    w.randn(1, w.zeros((64, 8)))  # here
-
-
-@pytest.mark.parametrize(("function", "message"), mistakes.cases)
-def test_mistakes_are_in_their_line(function, message):
-    language_mistakes.refused(function, message)
+@pytest.mark.parametrize("code, message", language_mistakes.cases(MISTAKES, parameters='x: w.In["n", w.f32]'))
+def test_mistakes_are_in_their_line(code, message, tmp_path):
+    language_mistakes.refused(tmp_path, code, message, globals())

@@ -258,118 +258,87 @@ def test_unsigned_numbers_are_printed():
     assert report.printed == "255 65535 4294967295 18446744073709551615 of 0\n"
 
 
-mistakes = language_mistakes.Mistakes()
+MISTAKES = r"""
+# operands must have one type, got w\.u32 and w\.i32: convert one with \.to\(w\.u32\) or \.to\(w\.i32\)$
+x[0] + w.thread()
 
+# operands must have one type, got w\.u8 and w\.u16: convert one with \.to\(w\.u16\)$
+def kernel(x: w.In["n", w.u8], y: w.In["n", w.u16]):
+    w.print(x[0] < y[0])
 
-@mistakes(
-    r"operands must have one type, got w\.u32 and w\.i32: convert one with \.to\(w\.u32\) or \.to\(w\.i32\)$"
-)
-def signed_and_unsigned(x: w.In["n", w.u32]):
-    x[0] + w.thread()  # here
+# -1 doesn't fit into w\.u32, whose numbers are in 0\.\.4294967295$
+w.print(x[0] == -1)
 
+# 256 doesn't fit into w\.u8, whose numbers are in 0\.\.255$
+def kernel(x: w.In["m n", w.u8]):
+    w.load(x[0, 0], (64, 8)) + 256
 
-@mistakes(r"operands must have one type, got w\.u8 and w\.u16: convert one with \.to\(w\.u16\)$")
-def two_widths(x: w.In["n", w.u8], y: w.In["n", w.u16]):
-    w.print(x[0] < y[0])  # here
+# a number of 8 bits can be shifted by 0 to 7 bits, got 200
+def kernel(x: w.In["n", w.u8]):
+    x[0] >> 200
 
+# expects a value of w\.i32, got a value of w\.u32: convert it with \.to\(w\.i32\)
+x[x[0]]
 
-@mistakes(r"-1 doesn't fit into w\.u32, whose numbers are in 0\.\.4294967295$")
-def a_negative_number(x: w.In["n", w.u32]):
-    w.print(x[0] == -1)  # here
+# end of w\.range must be a w\.i32, got a value of w\.u32: convert it with \.to\(w\.i32\)
+for _ in w.range(w.u32(3)):  # here
+    pass
 
+# w\.where expects a condition, such as x < y, got a value of w\.u32: compare it, as in x != 0
+w.where(x[0], 1, 2)
 
-@mistakes(r"256 doesn't fit into w\.u8, whose numbers are in 0\.\.255$")
-def a_large_number(x: w.In["m n", w.u8]):
-    w.load(x[0, 0], (64, 8)) + 256  # here
+# must be 64 x 64 w\.i32, got .*: begin with w\.zeros\(\(64, 64\), w\.i32\), or without sums
+a = w.shared(64, 64, w.u8)
+with w.role():
+    w.gemm(a, a.T, w.zeros((64, 64)))
 
+# has no 'popc': use x - \(\(x >> 1\) & 0x55555555\)
+w.popc(x[0])
 
-@mistakes(r"a number of 8 bits can be shifted by 0 to 7 bits, got 200")
-def a_shift_by_all_bits(x: w.In["n", w.u8]):
-    x[0] >> 200  # here
+# has no .astype.: use x\.to\(type\), such as x\.to\(w\.bf16\)
+x[0].astype(w.u8)
 
+# 'w\.mulhi' can't be applied to floats: convert with \.to\(w\.i32\)
+def kernel(x: w.In["n", w.f32]):
+    w.mulhi(x[0], 2)
 
-@mistakes(r"expects a value of w\.i32, got a value of w\.u32: convert it with \.to\(w\.i32\)")
-def an_unsigned_index(x: w.In["n", w.u32]):
-    x[x[0]]  # here
+# w\.atomic_or changes elements of w\.i64, w\.i32, w\.u64, w\.u32, got those of w\.f32$
+def kernel(x: w.In["n", w.f32]):
+    w.atomic_or(x[0], 1)
 
-
-@mistakes(r"end of w\.range must be a w\.i32, got a value of w\.u32: convert it with \.to\(w\.i32\)")
-def an_unsigned_range(x: w.In["n", w.u32]):
-    for _ in w.range(w.u32(3)):  # here
-        pass
-
-
-@mistakes(r"w\.where expects a condition, such as x < y, got a value of w\.u32: compare it, as in x != 0")
-def an_integer_as_a_condition(x: w.In["n", w.u32]):
-    w.where(x[0], 1, 2)  # here
-
-
-@mistakes(r"must be 64 x 64 w\.i32, got .*: begin with w\.zeros\(\(64, 64\), w\.i32\), or without sums")
-def sums_of_floats(x: w.In["n", w.u32]):
-    a = w.shared(64, 64, w.u8)
-    with w.role():
-        w.gemm(a, a.T, w.zeros((64, 64)))  # here
-
-
-@mistakes(r"has no 'popc': use x - \(\(x >> 1\) & 0x55555555\)")
-def bits_that_are_set(x: w.In["n", w.u32]):
-    w.popc(x[0])  # here
-
-
-@mistakes(r"has no .astype.: use x\.to\(type\), such as x\.to\(w\.bf16\)")
-def a_conversion_of_numpy(x: w.In["n", w.u32]):
-    x[0].astype(w.u8)  # here
-
-
-@mistakes(r"'w\.mulhi' can't be applied to floats: convert with \.to\(w\.i32\)")
-def halves_of_floats(x: w.In["n", w.f32]):
-    w.mulhi(x[0], 2)  # here
-
-
-@mistakes(r"w\.atomic_or changes elements of w\.i64, w\.i32, w\.u64, w\.u32, got those of w\.f32$")
-def bits_of_a_float(x: w.In["n", w.f32]):
-    w.atomic_or(x[0], 1)  # here
-
-
-@mistakes(r"operands must have one type, got w\.u8 and w\.u32: convert one with \.to\(w\.u32\)$")
-def a_choice_of_two_types(x: w.In["m n", w.u8], y: w.In["n", w.u32]):
+# operands must have one type, got w\.u8 and w\.u32: convert one with \.to\(w\.u32\)$
+def kernel(x: w.In["m n", w.u8], y: w.In["n", w.u32]):
     t = w.load(x[0, 0], (64, 8))
-    w.where(t > 3, t, y[0])  # here
+    w.where(t > 3, t, y[0])
 
+# w\.mulhi expects a number of the GPU, which has a type, got 2 and 3
+w.mulhi(2, 3)
 
-@mistakes(r"w\.mulhi expects a number of the GPU, which has a type, got 2 and 3")
-def halves_of_numbers_of_python(x: w.In["n", w.u32]):
-    w.mulhi(2, 3)  # here
-
-
-@mistakes(r"'n' was a value of w\.u32 and becomes a value of w\.i32.*: convert it with \.to\(w\.u32\)")
-def another_sign_in_a_loop(x: w.In["k", w.u32]):
+# 'n' was a value of w\.u32 and becomes a value of w\.i32.*: convert it with \.to\(w\.u32\)
+def kernel(x: w.In["k", w.u32]):
     n = w.u32(0)
     for i in w.range(3):  # here
         n = i
     w.print(n)
 
-
-@mistakes(r"begin with w\.u32\(4294967295\)")
-def a_number_of_python_in_a_loop(x: w.In["k", w.u32]):
+# begin with w\.u32\(4294967295\)
+def kernel(x: w.In["k", w.u32]):
     n = 4294967295
     for _ in w.range(3):  # here
         n = x[0] + n
 
-
-@mistakes(
-    r"was the Python float 1\.5 and becomes a value of w\.u32, .*: convert this one with \.to\(w\.f32\)"
-)
-def a_float_of_python_in_a_loop(x: w.In["k", w.u32]):
+# was the Python float 1\.5 and becomes a value of w\.u32, .*: convert this one with \.to\(w\.f32\)
+def kernel(x: w.In["k", w.u32]):
     n = 1.5
     for _ in w.range(3):  # here
         n = x[0].loaded()
     w.print(n)
+"""
 
 
-@pytest.mark.parametrize("function, message", mistakes.cases)
-def test_mistakes_are_in_their_line(function, message):
-    language_mistakes.refused(function, message)
+@pytest.mark.parametrize("code, message", language_mistakes.cases(MISTAKES, parameters='x: w.In["n", w.u32]'))
+def test_mistakes_are_in_their_line(code, message, tmp_path):
+    language_mistakes.refused(tmp_path, code, message, globals())
 
 
 def test_defaults_beyond_pytorchs_integers_are_refused():

@@ -1,8 +1,8 @@
 """Fragments converted between layouts, and tiles of vectors of rows beside vectors of columns."""
 
+import language_mistakes
 import numpy as np
 import pytest
-from language_mistakes import Mistakes, refused
 
 import weft
 import weft.language as w
@@ -140,9 +140,6 @@ def test_conditions_cant_be_converted():
         kernel.compile()
 
 
-mistakes = Mistakes()
-
-
 def clean(report):
     assert not report.findings, "\n".join(map(str, report.findings[:3]))
 
@@ -217,55 +214,43 @@ def test_sums_of_columns_begin_with_a_vector_of_columns():
     assert np.allclose(y, x.sum(0), atol=1e-4) and np.allclose(z, x.sum(1), atol=1e-4)
 
 
-@mistakes(
-    r"'total' was a fragment of 64 .* becomes a fragment of 64 x 32 .*: a vector of rows and one of col"
-)
-def rows_for_columns(x: w.In["m n", w.f32]):
-    with w.role():
-        total = w.zeros(64)
-        for row in w.range(0, x.rows, 64):  # here
-            total += w.sum(w.load(x[row, 0], (64, 32)), axis=0)
+MISTAKES = r"""
+# 'total' was a fragment of 64 .* becomes a fragment of 64 x 32 .*: a vector of rows and one of col
+with w.role():
+    total = w.zeros(64)
+    for row in w.range(0, x.rows, 64):  # here
+        total += w.sum(w.load(x[row, 0], (64, 32)), axis=0)
 
+# multiple of 64 rows .* got \(32,\): use \(64,\), .*; a vector of columns is \(1, 32\)$
+with w.role():
+    w.zeros(32)
 
-@mistakes(r"multiple of 64 rows .* got \(32,\): use \(64,\), .*; a vector of columns is \(1, 32\)$")
-def few_rows(x: w.In["m n", w.f32]):
-    with w.role():
-        w.zeros(32)  # here
+# like must be a tile with 32 columns, got a fragment of 64 x 16 w\.f32$
+with w.role():
+    w.zeros((1, 32), like=w.zeros((64, 16)))
 
-
-@mistakes(r"like must be a tile with 32 columns, got a fragment of 64 x 16 w\.f32$")
-def a_tile_of_other_columns(x: w.In["m n", w.f32]):
-    with w.role():
-        w.zeros((1, 32), like=w.zeros((64, 16)))  # here
-
-
-@mistakes(r"'peak' was the Python float 0\.0 and becomes .*: begin with w\.full\(\(1, 32\), 0\.0\)$")
-def a_number_that_becomes_a_vector_of_columns(x: w.In["m n", w.f32], y: w.Out["n", w.f32]):
+# 'peak' was the Python float 0\.0 and becomes .*: begin with w\.full\(\(1, 32\), 0\.0\)$
+def kernel(x: w.In["m n", w.f32], y: w.Out["n", w.f32]):
     with w.role():
         peak = 0.0
         for row in w.range(0, x.rows, 64):  # here
             peak = w.max(w.load(x[row, 0], (64, 32)), axis=0)
         w.store_row(peak, y[0])
 
+# shapes must be equal, or one that of a vector, got a fragment of 128 .* and a vector of 24 columns$
+with w.role():
+    t = w.by_lanes(w.zeros((64, 64)))
+    w.sum(t, axis=1) + w.zeros((1, 24))
 
-@mistakes(
-    r"shapes must be equal, or one that of a vector, got a fragment of 128 .* and a vector of 24 columns$"
-)
-def a_vector_of_another_layout(x: w.In["m n", w.f32]):
-    with w.role():
-        t = w.by_lanes(w.zeros((64, 64)))
-        w.sum(t, axis=1) + w.zeros((1, 24))  # here
-
-
-@mistakes(r"like must be a tile with columns, or a vector of columns, got a fragment of 64 w\.f32$")
-def a_row_like_a_vector_of_rows(x: w.In["m n", w.f32]):
-    with w.role():
-        w.load_row(x[0, 0], like=w.zeros(64))  # here
+# like must be a tile with columns, or a vector of columns, got a fragment of 64 w\.f32$
+with w.role():
+    w.load_row(x[0, 0], like=w.zeros(64))
+"""
 
 
-@pytest.mark.parametrize("function, message", mistakes.cases)
-def test_mistakes_of_outer(function, message):
-    refused(function, message)
+@pytest.mark.parametrize("code, message", language_mistakes.cases(MISTAKES))
+def test_mistakes_of_outer(code, message, tmp_path):
+    language_mistakes.refused(tmp_path, code, message, globals())
 
 
 def test_tiles_of_vectors_fit_registers():

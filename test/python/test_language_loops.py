@@ -1,10 +1,10 @@
 """Loops of the GPU: bodies that are there several times, and statements that can't leave them."""
 
-import contextlib
+import contextlib  # noqa: F401 (MISTAKES uses it)
 
+import language_mistakes
 import numpy as np
 import pytest
-from language_mistakes import Mistakes, refused
 
 import weft
 import weft.language as w
@@ -161,220 +161,156 @@ def test_a_loop_refuses_numbers_of_python_that_have_no_place_in_the_type(number,
 
 COUNT = 0
 
-mistakes = Mistakes()
-
-
-@mistakes("'return' can't leave .*: loop by 'while' with the opposite condition, and return after the loop")
-def a_return_in_a_loop(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
-    with w.role():
-        for i in w.range(x.rows):
-            if x[i, 0] > 1.0:
-                return  # here
-            y[i, 0] = 1.0
-
-
-@mistakes("'continue' can't leave .*: put the rest of the body under the opposite condition")
-def a_skipped_iteration(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
+MISTAKES = r"""
+# 'return' can't leave .*: loop by 'while' with the opposite condition, and return after the loop
+with w.role():
     for i in w.range(x.rows):
-        if x[i, 0] > 1.0:
-            continue  # here
-        y[i, 0] = 1.0
-
-
-@mistakes("'break' can't leave .*: loop by 'while' with the opposite condition")
-def an_end_of_a_loop(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
-    for i in w.range(x.rows):
-        if x[i, 0] > 1.0:
-            break  # here
-        y[i, 0] = 1.0
-
-
-@mistakes(
-    "'return' can't leave .*: begin with 'done = False' before this loop of Python, .*, as well as what f"
-)
-def a_return_in_an_unrolled_loop(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
-    for i in range(3):
         if x[i, 0] > 1.0:
             return  # here
         y[i, 0] = 1.0
 
+# 'continue' can't leave .*: put the rest of the body under the opposite condition
+for i in w.range(x.rows):
+    if x[i, 0] > 1.0:
+        continue  # here
+    y[i, 0] = 1.0
 
-@mistakes("'break' can't leave .*, assign True here, and put the rest of the body under 'if not done:'$")
-def an_end_of_an_unrolled_loop(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
-    for i in w.range(3):
-        for j in range(3):
-            if x[i, j] > 1.0:
-                break  # here
-            y[i, j] = 1.0
+# 'break' can't leave .*: loop by 'while' with the opposite condition
+for i in w.range(x.rows):
+    if x[i, 0] > 1.0:
+        break  # here
+    y[i, 0] = 1.0
 
+# 'return' can't leave .*: begin with 'done = False' before this loop of Python, .*, as well as what f
+for i in range(3):
+    if x[i, 0] > 1.0:
+        return  # here
+    y[i, 0] = 1.0
 
-@mistakes(
-    "an error of Python can't depend on a condition of the GPU, .*: use w.check\\(condition, message\\)"
-)
-def an_error_in_a_branch(x: w.In["m n", w.f32]):
-    if x[0, 0] > 1.0:
-        pass
-    else:
-        raise ValueError("bad")  # here
-
-
-@mistakes("'break' can't leave .*: loop by 'while' with the opposite condition$")
-def an_endless_loop(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
-    while True:
-        if x[0, 0] > 1.0:
+# 'break' can't leave .*, assign True here, and put the rest of the body under 'if not done:'$
+for i in w.range(3):
+    for j in range(3):
+        if x[i, j] > 1.0:
             break  # here
+        y[i, j] = 1.0
 
+# an error of Python can't depend on a condition of the GPU, .*: use w.check\(condition, message\)
+if x[0, 0] > 1.0:
+    pass
+else:
+    raise ValueError("bad")
 
-@mistakes("an error of Python can't depend on a condition of the GPU")
-def an_error_in_a_loop(x: w.In["m n", w.f32]):
-    for _ in w.range(x.rows):
-        for _ in range(2):
-            raise ValueError("bad")  # here
-
-
-@mistakes("an error of Python can't depend on a condition of the GPU")
-def an_assertion_in_a_branch(x: w.In["m n", w.f32]):
+# 'break' can't leave .*: loop by 'while' with the opposite condition$
+while True:
     if x[0, 0] > 1.0:
-        assert 0, "bad"  # here
+        break
 
+# an error of Python can't depend on a condition of the GPU
+for _ in w.range(x.rows):
+    for _ in range(2):
+        raise ValueError("bad")
 
-@mistakes("assert can't check a value of the GPU: use w.check")
-def an_assertion_of_elements(x: w.In["m n", w.f32]):
-    assert x[0, 0] in (1.0, 2.0)  # here
+# an error of Python can't depend on a condition of the GPU
+if x[0, 0] > 1.0:
+    assert 0, "bad"
 
+# assert can't check a value of the GPU: use w.check
+assert x[0, 0] in (1.0, 2.0)
 
-@mistakes(
-    "a loop, branch or block of the GPU that begins here doesn't end in its place: an exception that the"
-)
-def an_error_that_is_caught_outside(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
-    with contextlib.suppress(LookupError):
-        if x[0, 0] > 1.0:  # here
-            y[0, 0] = [1.0][2]
-    y[0, 0] = 2.0
+# a loop, branch or block of the GPU that begins here doesn't end in its place: an exception that the
+with contextlib.suppress(LookupError):
+    if x[0, 0] > 1.0:  # here
+        y[0, 0] = [1.0][2]
+y[0, 0] = 2.0
 
+# a comprehension can't choose by a condition of the GPU, .*: choose values by w.where
+y[0, 0] = sum(x[i, 0] for i in range(3) if x[i, 0] > 1.0)
 
-@mistakes("a comprehension can't choose by a condition of the GPU, .*: choose values by w.where")
-def a_comprehension_that_chooses(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
-    y[0, 0] = sum(x[i, 0] for i in range(3) if x[i, 0] > 1.0)  # here
+# 'in' must be followed by numbers in a tuple, list, set or range of Python, got the array 'x'
+if y[0, 0] in x:  # here
+    y[0, 0] = 1.0
 
+# 'in' must be followed by numbers in a tuple, list, set or range of Python, got 'abc'
+y[0, 0] = 1.0 if w.thread() in "abc" else 2.0
 
-@mistakes("'in' must be followed by numbers in a tuple, list, set or range of Python, got the array 'x'")
-def an_array_of_elements(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
-    if y[0, 0] in x:  # here
-        y[0, 0] = 1.0
+# 'in' compares numbers, got a fragment of 128 w.i32: combine conditions of its elements by |
+with w.role():
+    w.where(w.row(w.zeros(128)) in (1, 2), 1.0, 2.0)
 
+# 'a' was a buffer of 1 x 32 w.f32 and becomes another one, .*, in a loop of the GPU: make one buffer of
+a, b = w.shared(1, 32, w.f32), w.shared(1, 32, w.f32)
+for i in w.range(3):  # here
+    b[0, i] = a[0, i] + 1.0
+    a, b = b, a
 
-@mistakes("'in' must be followed by numbers in a tuple, list, set or range of Python, got 'abc'")
-def a_text_of_elements(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
-    y[0, 0] = 1.0 if w.thread() in "abc" else 2.0  # here
+# the value was a buffer .*: make one buffer of both, and choose rows of it where they are used, as in
+a, b = w.shared(1, 32, w.f32), w.shared(1, 32, w.f32)
+c = a if x[0, 0] > 5.0 else b  # here
+y[0, 0] = c[0]
 
+# 'part' was a buffer of 64 x 32 w.f32 and becomes another one
+both = w.shared(128, 32, w.f32)
+with w.role():
+    part = both.rows(0, 64)
+    if x[0, 0] > 5.0:  # here
+        part = both.rows(64, 64)
+    w.store(w.load(part), y[0, 0])
 
-@mistakes("'in' compares numbers, got a fragment of 128 w.i32: combine conditions of its elements by |")
-def a_fragment_among_numbers(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
-    with w.role():
-        w.where(w.row(w.zeros(128)) in (1, 2), 1.0, 2.0)  # here
+# the value was the array 'x' and becomes the array 'y', .*: use each of them in a branch of its own, or
+chosen = x if x[0, 0] > 5.0 else y  # here
+y[0, 0] = chosen[0, 1]
 
-
-@mistakes(
-    "'a' was a buffer of 1 x 32 w.f32 and becomes another one, .*, in a loop of the GPU: make one buffer of"
-)
-def buffers_that_are_swapped(x: w.In["m n", w.f32]):
-    a, b = w.shared(1, 32, w.f32), w.shared(1, 32, w.f32)
-    for i in w.range(3):  # here
-        b[0, i] = a[0, i] + 1.0
+# 'a' was ring 't' and becomes ring 'u', in a loop of the GPU: use each of them in a branch of its own
+a, b = w.ring(2, t=(64, 32, w.f32)), w.ring(2, u=(64, 32, w.f32))
+with w.role():
+    for _ in w.range(2):  # here
+        with a.take() as stage:
+            w.store(w.load(stage.t), y[0, 0])
         a, b = b, a
 
+# Python can't unpack an element of an array
+_, _ = x[0, 0]
 
-@mistakes(
-    "the value was a buffer .*: make one buffer of both, and choose rows of it where they are used, as in"
-)
-def a_buffer_that_a_condition_chooses(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
-    a, b = w.shared(1, 32, w.f32), w.shared(1, 32, w.f32)
-    c = a if x[0, 0] > 5.0 else b  # here
-    y[0, 0] = c[0]
+# Python can't unpack an element of an array
+max(*x[0, 0])
 
+# a loop or branch of the GPU can't change 'COUNT', which isn't made in the kernel
+global COUNT
+for _ in w.range(3):  # here
+    COUNT = COUNT + 1
 
-@mistakes("'part' was a buffer of 64 x 32 w.f32 and becomes another one")
-def a_part_that_a_branch_chooses(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
-    both = w.shared(128, 32, w.f32)
-    with w.role():
-        part = both.rows(0, 64)
-        if x[0, 0] > 5.0:  # here
-            part = both.rows(64, 64)
-        w.store(w.load(part), y[0, 0])
+# neither a kernel nor a function with @w.inline can contain 'yield': use a list, a generator of Pyth
+def first():
+    yield x[0, 0]  # here
+for each in first():
+    y[0, 0] = each
 
+# only the GPU knows a value of w.i32: NumPy can't .*; an array that is an argument of the kernel
+for i in w.range(3):
+    y[i, 0] = np.array([1.0, 2.0, 3.0])[i]
 
-@mistakes(
-    "the value was the array 'x' and becomes the array 'y', .*: use each of them in a branch of its own, or"
-)
-def an_array_that_a_condition_chooses(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
-    chosen = x if x[0, 0] > 5.0 else y  # here
-    y[0, 0] = chosen[0, 1]
-
-
-@mistakes(
-    "'a' was ring 't' and becomes ring 'u', in a loop of the GPU: use each of them in a branch of its own"
-)
-def rings_that_are_swapped(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
-    a, b = w.ring(2, t=(64, 32, w.f32)), w.ring(2, u=(64, 32, w.f32))
-    with w.role():
-        for _ in w.range(2):  # here
-            with a.take() as stage:
-                w.store(w.load(stage.t), y[0, 0])
-            a, b = b, a
+# Python can't loop over w.range: write a loop, .*, in the kernel or a function with @w.inline
+def each(count):
+    return (2 * number for number in w.range(count))  # here
+for i in each(3):
+    y[i, 0] = 1.0
+"""
 
 
-@mistakes("Python can't unpack an element of an array")
-def an_unpacked_element(x: w.In["m n", w.f32]):
-    _, _ = x[0, 0]  # here
-
-
-@mistakes("Python can't unpack an element of an array")
-def an_element_in_place_of_arguments(x: w.In["m n", w.f32]):
-    max(*x[0, 0])  # here
-
-
-@mistakes("a loop or branch of the GPU can't change 'COUNT', which isn't made in the kernel")
-def a_global_variable(x: w.In["m n", w.f32]):
-    global COUNT
-    for _ in w.range(3):  # here
-        COUNT = COUNT + 1
-
-
-@mistakes(
-    "neither a kernel nor a function with @w.inline can contain 'yield': use a list, a generator of Pyth"
-)
-def a_generator(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
-    def first():
-        yield x[0, 0]  # here
-
-    for each in first():
-        y[0, 0] = each
-
-
-@mistakes("only the GPU knows a value of w.i32: NumPy can't .*; an array that is an argument of the kernel")
-def an_array_of_numpy(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
-    for i in w.range(3):
-        y[i, 0] = np.array([1.0, 2.0, 3.0])[i]  # here
-
-
-@mistakes("Python can't loop over w.range: write a loop, .*, in the kernel or a function with @w.inline")
-def a_generator_of_python(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
-    def each(count):
-        return (2 * number for number in w.range(count))  # here
-
-    for i in each(3):
-        y[i, 0] = 1.0
-
-
-@pytest.mark.parametrize(("function", "message"), mistakes.cases)
-def test_mistakes_are_in_their_line(function, message):
-    refused(function, message)
+@pytest.mark.parametrize("code, message", language_mistakes.cases(MISTAKES))
+def test_mistakes_are_in_their_line(code, message, tmp_path):
+    language_mistakes.refused(tmp_path, code, message, globals())
 
 
 def test_a_global_variable_keeps_its_value_after_a_mistake():
+    @w.kernel(threads=32)
+    def kernel(x: w.In["m n", w.f32]):
+        global COUNT
+        for _ in w.range(3):
+            COUNT = COUNT + 1
+
     with pytest.raises(weft.WeftError):
-        w.kernel(a_global_variable, threads=32).compile()
+        kernel.compile()
     assert isinstance(COUNT, int)
 
 

@@ -110,62 +110,44 @@ def test_reductions_of_a_role_and_of_its_warpgroups_follow_each_other():
     assert y.tolist() == [255 * 128 + x[:64].sum(), 255 * 128 + x[64:].sum(), 128]
 
 
-mistakes = language_mistakes.Mistakes()
+MISTAKES = r"""
+# expects a fragment to reduce, or a number of each thread, got the array 'x'
+w.sum(x)
 
+# got an element of the array 'x', along axis 1
+w.sum(x[0, 0], axis=1)
 
-@mistakes("expects a fragment to reduce, or a number of each thread, got the array 'x'")
-def an_array(x: w.In["m n", w.f32]):
-    w.sum(x)  # here
+# within must be None or 'warp', for a number of each thread, got 'lane'
+w.sum(x[0, 0], within="lane")
 
+# within must be None for all elements of a fragment of 64 x 8 w\.f32, got 'warp'
+w.max(w.load(x[0, 0], (64, 8)), within="warp")
 
-@mistakes(r"got an element of the array 'x', along axis 1")
-def a_number_along_an_axis(x: w.In["m n", w.f32]):
-    w.sum(x[0, 0], axis=1)  # here
+# conditions have no arithmetic: convert them with \.to\(w\.i32\), or use &, \| and \^
+w.sum(x[0, 0] > 0.0)
 
+# conditions have no arithmetic
+w.max(w.load(x[0, 0], (64, 8)) > 0.0, axis=1)
 
-@mistakes(r"within must be None or 'warp', for a number of each thread, got 'lane'")
-def a_number_within_a_lane(x: w.In["m n", w.f32]):
-    w.sum(x[0, 0], within="lane")  # here
-
-
-@mistakes(r"within must be None for all elements of a fragment of 64 x 8 w\.f32, got 'warp'")
-def a_fragment_within_a_warp(x: w.In["m n", w.f32]):
-    w.max(w.load(x[0, 0], (64, 8)), within="warp")  # here
-
-
-@mistakes(r"conditions have no arithmetic: convert them with \.to\(w\.i32\), or use &, \| and \^")
-def conditions(x: w.In["m n", w.f32]):
-    w.sum(x[0, 0] > 0.0)  # here
-
-
-@mistakes("conditions have no arithmetic")
-def a_tile_of_conditions(x: w.In["m n", w.f32]):
-    w.max(w.load(x[0, 0], (64, 8)) > 0.0, axis=1)  # here
-
-
-@mistakes(r"must be executed by all threads, so it can't be in w\.one_thread\(\)")
-def one_thread(x: w.In["m n", w.f32]):
-    with w.role(), w.one_thread():
-        w.sum(x[0, 0])  # here
-
-
-@mistakes("must be in a role, in a kernel that has roles")
-def after_a_role(x: w.In["m n", w.f32]):
-    with w.role():
-        pass
-    w.sum(x[0, 0])  # here
-
-
-@mistakes("with a reduction of all threads outside of roles, has no roles")
-def before_a_role(x: w.In["m n", w.f32]):
+# must be executed by all threads, so it can't be in w\.one_thread\(\)
+with w.role(), w.one_thread():
     w.sum(x[0, 0])
-    with w.role():  # here
-        pass
+
+# must be in a role, in a kernel that has roles
+with w.role():
+    pass
+w.sum(x[0, 0])
+
+# with a reduction of all threads outside of roles, has no roles
+w.sum(x[0, 0])
+with w.role():  # here
+    pass
+"""
 
 
-@pytest.mark.parametrize(("function", "message"), mistakes.cases)
-def test_mistakes_are_in_their_line(function, message):
-    language_mistakes.refused(function, message)
+@pytest.mark.parametrize("code, message", language_mistakes.cases(MISTAKES))
+def test_mistakes_are_in_their_line(code, message, tmp_path):
+    language_mistakes.refused(tmp_path, code, message, globals())
 
 
 @w.kernel()

@@ -178,99 +178,63 @@ def test_largest_numbers_of_threads_and_where_they_are(threads, seed):
     assert at.tolist() == [x[: n + 1].argmax() for n in range(threads)]
 
 
-mistakes = language_mistakes.Mistakes()
+MISTAKES = r"""
+# axis must be 0 or 1, of a fragment of 64 x 8 w\.f32, got None
+w.cumsum(w.load(x[0, 0], (64, 8)))
+
+# axis must be None or 0, of a fragment of 64 w\.f32, got 1
+w.cumsum(w.sum(w.load(x[0, 0], (64, 8)), axis=1), axis=1)
+
+# w\.cumsum expects a fragment, or a number of each thread, got the array 'x'
+w.cumsum(x)
+
+# conditions have no arithmetic
+w.cumsum(x[0, 0] > 0.0)
+
+# must be executed by all threads
+with w.role(), w.one_thread():
+    w.cumsum(x[0, 0])
+
+# combine must be a function of two numbers, such as w.maximum, got 1
+w.associative_scan(x[0, 0], 1)
+
+# combine must return 2 numbers, one of each array, got 1
+w.associative_scan((x[0, 0], x[0, 1]), lambda a, b, c, d: a + c)
+
+# combine must return 1 number, got 2
+w.associative_scan(x[0, 0], lambda a, b: (a, b))
+
+# combine must take two numbers: too many positional arguments
+w.associative_scan(x[0, 0], lambda a: a)
+
+# combine must take 4 numbers, an earlier and a later one of each array: too many
+w.associative_scan((x[0, 0], x[0, 1]), w.maximum)
+
+# expects several tiles, vectors or numbers as a tuple, got a list
+w.associative_scan([x[0, 0], x[0, 1]], recurrence)
+
+# axis must be 0 or 1, of a fragment of 64 x 8 w\.f32, got 1\.0
+w.associative_scan(w.load(x[0, 0], (64, 8)), w.maximum, axis=1.0)
+
+# expects fragments of one shape and layout, got .* in another layout: use w\.convert
+tile = w.zeros((64, 64))
+pair = w.load_row(x[0, 0], like=tile), w.load_column(x[0, 0], like=tile)
+w.associative_scan(pair, recurrence)
+
+# expects a value of w\.f32, got a value of w\.i32: convert it with \.to\(w\.f32\)
+w.associative_scan(x[0, 0], lambda a, b: (a + b).to(w.i32))
+
+# w\.associative_scan expects numbers, got conditions: convert them with \.to\(w\.i32\)
+w.associative_scan(x[0, 0] > 0.0, lambda a, b: a | b)
+
+# floats of 8 bits have no arithmetic: convert them with \.to\(w\.f32\)
+w.associative_scan(x[0, 0].to(w.e5m2), lambda a, b: b)
+
+# w\.associative_scan expects fragments of one shape and layout, got a fragment of 64 x 8 .* 64 x 16
+w.associative_scan(tuple(w.load(x[0, 0], (64, n)) for n in (8, 16)), recurrence, axis=1)
+"""
 
 
-@mistakes(r"axis must be 0 or 1, of a fragment of 64 x 8 w\.f32, got None")
-def a_tile_without_an_axis(x: w.In["m n", w.f32]):
-    w.cumsum(w.load(x[0, 0], (64, 8)))  # here
-
-
-@mistakes(r"axis must be None or 0, of a fragment of 64 w\.f32, got 1")
-def a_vector_along_columns(x: w.In["m n", w.f32]):
-    w.cumsum(w.sum(w.load(x[0, 0], (64, 8)), axis=1), axis=1)  # here
-
-
-@mistakes(r"w\.cumsum expects a fragment, or a number of each thread, got the array 'x'")
-def an_array(x: w.In["m n", w.f32]):
-    w.cumsum(x)  # here
-
-
-@mistakes("conditions have no arithmetic")
-def conditions(x: w.In["m n", w.f32]):
-    w.cumsum(x[0, 0] > 0.0)  # here
-
-
-@mistakes("must be executed by all threads")
-def one_thread(x: w.In["m n", w.f32]):
-    with w.role(), w.one_thread():
-        w.cumsum(x[0, 0])  # here
-
-
-@mistakes("combine must be a function of two numbers, such as w.maximum, got 1")
-def no_function(x: w.In["m n", w.f32]):
-    w.associative_scan(x[0, 0], 1)  # here
-
-
-@mistakes("combine must return 2 numbers, one of each array, got 1")
-def too_few_results(x: w.In["m n", w.f32]):
-    w.associative_scan((x[0, 0], x[0, 1]), lambda a, b, c, d: a + c)  # here
-
-
-@mistakes("combine must return 1 number, got 2")
-def too_many_results(x: w.In["m n", w.f32]):
-    w.associative_scan(x[0, 0], lambda a, b: (a, b))  # here
-
-
-@mistakes("combine must take two numbers: too many positional arguments")
-def too_few_parameters(x: w.In["m n", w.f32]):
-    w.associative_scan(x[0, 0], lambda a: a)  # here
-
-
-@mistakes("combine must take 4 numbers, an earlier and a later one of each array: too many")
-def parameters_of_one_array(x: w.In["m n", w.f32]):
-    w.associative_scan((x[0, 0], x[0, 1]), w.maximum)  # here
-
-
-@mistakes("expects several tiles, vectors or numbers as a tuple, got a list")
-def a_list(x: w.In["m n", w.f32]):
-    w.associative_scan([x[0, 0], x[0, 1]], recurrence)  # here
-
-
-@mistakes(r"axis must be 0 or 1, of a fragment of 64 x 8 w\.f32, got 1\.0")
-def an_axis_that_is_a_float(x: w.In["m n", w.f32]):
-    w.associative_scan(w.load(x[0, 0], (64, 8)), w.maximum, axis=1.0)  # here
-
-
-@mistakes(r"expects fragments of one shape and layout, got .* in another layout: use w\.convert")
-def two_layouts(x: w.In["m n", w.f32]):
-    tile = w.zeros((64, 64))
-    pair = w.load_row(x[0, 0], like=tile), w.load_column(x[0, 0], like=tile)
-    w.associative_scan(pair, recurrence)  # here
-
-
-@mistakes(r"expects a value of w\.f32, got a value of w\.i32: convert it with \.to\(w\.f32\)")
-def another_type(x: w.In["m n", w.f32]):
-    w.associative_scan(x[0, 0], lambda a, b: (a + b).to(w.i32))  # here
-
-
-@mistakes(r"w\.associative_scan expects numbers, got conditions: convert them with \.to\(w\.i32\)")
-def scanned_conditions(x: w.In["m n", w.f32]):
-    w.associative_scan(x[0, 0] > 0.0, lambda a, b: a | b)  # here
-
-
-@mistakes(r"floats of 8 bits have no arithmetic: convert them with \.to\(w\.f32\)")
-def scanned_floats_of_8_bits(x: w.In["m n", w.f32]):
-    w.associative_scan(x[0, 0].to(w.e5m2), lambda a, b: b)  # here
-
-
-@mistakes(
-    r"w\.associative_scan expects fragments of one shape and layout, got a fragment of 64 x 8 .* 64 x 16"
-)
-def two_shapes(x: w.In["m n", w.f32]):
-    w.associative_scan(tuple(w.load(x[0, 0], (64, n)) for n in (8, 16)), recurrence, axis=1)  # here
-
-
-@pytest.mark.parametrize(("function", "message"), mistakes.cases)
-def test_mistakes_are_in_their_line(function, message):
-    language_mistakes.refused(function, message)
+@pytest.mark.parametrize("code, message", language_mistakes.cases(MISTAKES))
+def test_mistakes_are_in_their_line(code, message, tmp_path):
+    language_mistakes.refused(tmp_path, code, message, globals())

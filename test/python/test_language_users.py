@@ -1,11 +1,11 @@
 """What users of Triton or NumPy find: the messages and operators that they expect."""
 
-import math
+import math  # noqa: F401 (MISTAKES uses it)
 
+import language_mistakes
 import ml_dtypes
 import numpy as np
 import pytest
-from language_mistakes import Mistakes, refused
 
 import weft
 import weft.language as w
@@ -107,358 +107,247 @@ def test_indices_of_extremes_and_inverted_conditions():
     assert np.allclose(y, expected, rtol=1e-5, equal_nan=True)
 
 
-case = Mistakes()
+MISTAKES = r"""
+# weft.language has no 'program_id': use w.cta.axis.
+y[0, 0] = x[w.program_id(0), 0]
 
+# weft.language has no 'silus'; did you mean 'silu'
+y[0, 0] = w.silus(x[0, 0])
 
-@case("weft.language has no 'program_id': use w.cta.axis.")
-def a_name_of_triton(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
-    y[0, 0] = x[w.program_id(0), 0]  # here
+# a fragment of 64 x 8 w.f32 has no 'max': use w.max.x, …
+with w.role():
+    w.store(w.load(x[0, 0], (64, 8)).max(axis=1), y[0, 0])
 
+# the array 'x' has no 'stride': use x.row, column.
+y[0, 0] = x[x.stride(0), 0]
 
-@case("weft.language has no 'silus'; did you mean 'silu'")
-def a_misspelled_name(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
-    y[0, 0] = w.silus(x[0, 0])  # here
+# w.load got an unexpected keyword argument 'mask': write w.load.*; for mask, use outside=…, a value
+with w.role():
+    t = w.load(x[0, 0], (64, 8), mask=True)  # here
+    w.store(t, y[0, 0])
 
+# 'keepdims': write w.sum.*; for keepdims, use vectors as they are: one of a tile's rows or columns
+with w.role():
+    t = w.load(x[0, 0], (64, 8))
+    w.store(t / w.sum(t, axis=1, keepdims=True), y[0, 0])
 
-@case("a fragment of 64 x 8 w.f32 has no 'max': use w.max.x, …")
-def a_method_of_a_fragment(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
+# a fragment of 64 x 64 w.f32 has no 'reshape': use w.where, to choose parts of a tile
+with w.role():
+    w.max(w.load(x[0, 0], (64, 64)).reshape(64, 8, 8), axis=2)
+
+# weft.language has no 'dropout': use w.where.w.rand.seed, offset. >= p, t / .1.0 - p., 0.0.
+with w.role():
+    w.store(w.dropout(w.load(x[0, 0], (64, 8)), 0.5), y[0, 0])
+
+# a fragment of 64 w.f32 can't be subscripted: .* Vectors of rows and of columns apply to a tile
+with w.role():
+    t = w.load(x[0, 0], (64, 8))
+    w.store(t - w.max(t, axis=1)[:, None], y[0, 0])
+
+# 'x' has no slices: write its first element, x\[64, 0\]. w.load takes the tile's shape
+w.load(x[64:128, :])
+
+# 'y' has no slices: write its first element, y\[…, 8\]
+with w.role():
+    y[64 * w.cta() : 128, 8] = w.load(x[0, 0], (64, 8))
+
+# a tile needs an array with rows and columns, got 'v': w.load_row and w.load_column load vectors
+def kernel(x: w.In["m n", w.f32], y: w.Out["m n", w.f32], v: w.In["k", w.f32]):
     with w.role():
-        w.store(w.load(x[0, 0], (64, 8)).max(axis=1), y[0, 0])  # here
+        w.load(v[0], (64, 8))
 
-
-@case("the array 'x' has no 'stride': use x.row, column.")
-def a_stride(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
-    y[0, 0] = x[x.stride(0), 0]  # here
-
-
-@case("w.load got an unexpected keyword argument 'mask': write w.load.*; for mask, use outside=…, a value")
-def a_mask(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
+# a tile needs an array with rows and columns, got 'v': w.store_row and w.store_column
+def kernel(x: w.In["m n", w.f32], y: w.Out["m n", w.f32], v: w.Out["k", w.f32]):
     with w.role():
-        t = w.load(x[0, 0], (64, 8), mask=True)  # here
-        w.store(t, y[0, 0])
-
-
-@case("'keepdims': write w.sum.*; for keepdims, use vectors as they are: one of a tile's rows or columns")
-def a_kept_axis(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
-    with w.role():
-        t = w.load(x[0, 0], (64, 8))
-        w.store(t / w.sum(t, axis=1, keepdims=True), y[0, 0])  # here
-
-
-@case("a fragment of 64 x 64 w.f32 has no 'reshape': use w.where, to choose parts of a tile")
-def another_shape(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
-    with w.role():
-        w.max(w.load(x[0, 0], (64, 64)).reshape(64, 8, 8), axis=2)  # here
-
-
-@case(r"weft.language has no 'dropout': use w.where.w.rand.seed, offset. >= p, t / .1.0 - p., 0.0.")
-def a_dropout(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
-    with w.role():
-        w.store(w.dropout(w.load(x[0, 0], (64, 8)), 0.5), y[0, 0])  # here
-
-
-@case("a fragment of 64 w.f32 can't be subscripted: .* Vectors of rows and of columns apply to a tile")
-def a_vector_with_an_axis(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
-    with w.role():
-        t = w.load(x[0, 0], (64, 8))
-        w.store(t - w.max(t, axis=1)[:, None], y[0, 0])  # here
-
-
-@case(r"'x' has no slices: write its first element, x\[64, 0\]. w.load takes the tile's shape")
-def a_slice(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
-    w.load(x[64:128, :])  # here
-
-
-@case(r"'y' has no slices: write its first element, y\[…, 8\]")
-def a_slice_that_is_stored(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
-    with w.role():
-        y[64 * w.cta() : 128, 8] = w.load(x[0, 0], (64, 8))  # here
-
-
-@case("a tile needs an array with rows and columns, got 'v': w.load_row and w.load_column load vectors")
-def a_tile_of_a_vector(x: w.In["m n", w.f32], y: w.Out["m n", w.f32], v: w.In["k", w.f32]):
-    with w.role():
-        w.load(v[0], (64, 8))  # here
-
-
-@case("a tile needs an array with rows and columns, got 'v': w.store_row and w.store_column")
-def a_tile_that_is_stored_to_a_vector(x: w.In["m n", w.f32], y: w.Out["m n", w.f32], v: w.Out["k", w.f32]):
-    with w.role():
-        w.store(w.load(x[0, 0], (64, 8)), v[0])  # here
-
-
-@case(
-    "w.atomic_add adds elements of w.f64, w.f32, w.f16, w.bf16, w.i64, w.i32, w.u64, w.u32, got those of w.i8"
-)
-def atomic_additions_of_bytes(x: w.In["m n", w.f32], y: w.Out["m n", w.f32], v: w.Out["k", w.i8]):
-    w.atomic_add(v[w.thread()], 1)  # here
-
-
-@case("a tile's first index of 'x' must be at least 0, got -64: the last one is x.size.0. - 1")
-def a_tile_before_the_array(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
-    with w.role():
-        w.load(x[-64, 0], (64, 8))  # here
-
-
-@case("a tile's first index of 'y' must be at least 0, got -8")
-def a_tile_that_is_stored_before_the_array(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
-    with w.role():
-        w.store(w.load(x[0, 0], (64, 8)), y[0, -8])  # here
-
-
-@case(r"an element of a buffer of 64 x 16 w.f32 is at \[row, column\]: w.load loads")
-def a_slice_of_a_buffer(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
-    buffer = w.shared(64, 16, w.f32)
-    with w.role():
-        w.store(w.load(buffer[0:32]), y[0, 0])  # here
-
-
-@case(
-    "'rows' was a list of 0 and becomes one of 1, in a loop of the GPU: only range of Python, which unrolls"
-)
-def a_list_that_grows(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
-    rows = []
-    for i in w.range(x.rows):  # here
-        rows.append(i)
-    y[0, 0] = w.i32(len(rows)).to(w.f32)
-
-
-@case("'divmod..' can't be applied to a number of the GPU and int: use // and %")
-def a_division_with_remainder(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
-    divmod(w.thread(), 2)  # here
-
-
-@case("floats of 8 bits have no arithmetic: convert them with .to.w.f32.")
-def arithmetic_of_fp8(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
-    with w.role():
-        t = w.load(x[0, 0], (64, 8)).to(w.e4m3)
-        w.store((t * t).to(w.f32), y[0, 0])  # here
-
-
-@case("conditions have no arithmetic: convert them with .to.w.i32.")
-def a_sum_of_conditions(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
-    y[0, 0] = ((x[0, 0] > 0.0) + (x[0, 1] > 0.0)).to(w.f32)  # here
-
-
-@case("conditions have no arithmetic")
-def the_larger_condition(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
-    with w.role():
-        t = w.load(x[0, 0], (64, 8))
-        w.store(w.maximum(t > 0.0, t < 1.0).to(w.f32), y[0, 0])  # here
-
-
-@case("elements have the shape and layout of their indices. To gather rows, .* w.row.w.zeros.64..")
-def rows_that_a_tile_of_indices_gathers(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
-    with w.role():
-        t = w.load(x[0, 0], (64, 8))
-        w.load(x[w.row(t), 0], (64, 8))  # here
-
-
-@case("floats of 8 bits have no arithmetic")
-def a_maximum_of_fp8(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
-    with w.role():
-        w.max(w.load(x[0, 0], (64, 8)).to(w.e5m2), axis=1)  # here
-
-
-@case("b of w.gemm must be a buffer in shared memory, got a fragment of 64 x 64 w.bf16: .*ring.write")
-def a_fragment_on_the_right(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
-    a = w.shared(64, 64, w.bf16)
-    with w.role():
-        w.gemm(a, w.load(x[0, 0], (64, 64)).to(w.bf16))  # here
-
-
-@case("a and b must have one type, got w.bf16 and w.e4m3: load one of them, convert it .*ring.write")
-def operands_of_two_types(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
-    a, b = w.shared(64, 64, w.bf16), w.shared(64, 64, w.e4m3)
-    with w.role():
-        w.gemm(a, b)  # here
-
-
-@case(r"a and b must have one type, got w\.f32 and w\.bf16: convert a with \.to\(w\.bf16\)")
-def a_fragment_of_another_type_on_the_left(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
-    b = w.shared(64, 64, w.bf16)
-    with w.role():
-        w.gemm(w.load(x[0, 0], (64, 64)), b)  # here
-
-
-@case("a of w.gemm must have elements of one of w.f16, w.bf16, w.f32, w.e4m3, w.e5m2, w.i8, w.u8, got w.f64")
-def operands_of_f64(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
-    a = w.shared(64, 64, w.f64)
-    with w.role():
-        w.gemm(a, a)  # here
-
-
-@case("a and b must have one type, got w.i8 and w.e4m3")
-def an_integer_and_a_float_of_8_bits(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
-    a, b = w.shared(64, 64, w.i8), w.shared(64, 64, w.e4m3)
-    with w.role():
-        w.gemm(a, b.T)  # here
-
-
-@case("a fragment as a of w.gemm must be in the layout of sums, .*: write w.convert.a.")
-def a_left_operand_in_another_layout(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
-    b = w.shared(64, 64, w.bf16)
-    with w.role():
-        w.gemm(w.load(x[0, 0], (64, 64)).to(w.bf16).T, b)  # here
-
-
-@case("a buffer of 64 x 64 w.f32 has no 'to': use w.load, whose fragment has .to")
-def a_conversion_of_a_buffer(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
-    b = w.shared(64, 64, w.f32)
-    with w.role():
-        b.to(w.bf16)  # here
-
-
-@case("multiple of 512 elements, got 64: use 512, .*; w.load_row and w.load_column load vectors for tiles")
-def a_tile_of_one_dimension(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
-    with w.role():
-        w.load(x[0, 0], (64,))  # here
-
-
-@case("w.load_row expects an element .* got the array 'x': write x.0, 0. for its first")
-def an_array_as_a_vector(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
-    with w.role():
-        t = w.load(x[0, 0], (64, 8))
-        w.load_row(x, like=t)  # here
-
-
-@case("must be a multiple of 16, got 60: use 64, as copies fill")
-def a_buffer_with_few_columns(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
-    w.shared(64, 60, w.bf16)  # here
-
-
-@case("another role gets it through a buffer, of w.shared or w.ring")
-def a_value_of_another_role(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
-    with w.role():
-        t = w.load(x[0, 0], (64, 8))
-    with w.role():
-        w.store(t, y[0, 0])  # here
-
-
-@case("only the GPU knows this number: .* choose among values by w.where, or by an index of an array")
-def an_index_of_a_list(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
-    y[0, 0] = w.f32([1.0, 2.0][w.thread()])  # here
-
-
-@case("combine conditions of elements by &, | and ~")
-def conditions_of_python(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
-    with w.role():
-        t = w.load(x[0, 0], (64, 8))
-        w.store(w.where(w.row(t) < 3 and w.column(t) < 4, t, 0.0), y[0, 0])  # here
-
-
-@case("needs 256 registers of each thread, and a thread has 255: loop over .* at most 504 at once")
-def a_tile_that_no_registers_hold(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
-    with w.role():
-        w.store(w.load(x[0, 0], (64, 512)), y[0, 0])  # here
-
-
-@case("a fragment of 64 x 64 w.f32 needs 32 registers of each thread, and this role has 24")
-def a_tile_that_a_roles_registers_dont_hold(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
-    with w.role(registers=24):
-        w.store(w.load(x[0, 0], (64, 64)), y[0, 0])  # here
-
-
-@case("got .64, 100.: use .64, 104., as loads and stores leave out what is outside")
-def a_tile_of_any_shape(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
-    with w.role():
-        w.store(w.load(x[0, 0], (64, 100)), y[0, 0])  # here
-
-
-@case("w.exp expects values of w.f32, got a fragment of 64 x 8 w.i32: convert with .to.w.f32.")
-def a_function_of_integers(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
-    with w.role():
-        w.store(w.exp(w.zeros((64, 8), w.i32)), y[0, 0])  # here
-
-
-@case("'return' can't leave a loop or branch of the GPU: put what follows under the opposite")
-def an_early_return(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
-    with w.role():
-        if w.thread() >= x.rows:
-            return  # here
-        y[w.thread(), 0] = 1.0
-
-
-@case(r"'peak' was the Python float -inf and becomes a fragment .*: begin with w.full\(64, -w.inf\)$")
-def a_number_that_becomes_a_vector(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
-    peak = -w.inf
-    with w.role():
-        for j in w.range(0, x.columns, 64):  # here
-            peak = w.maximum(w.max(w.load(x[0, j], (64, 64)), axis=1), peak)
-
-
-@case(r"'t' was a value of w.f16 and becomes a .* w.f16, .*: begin with w.full\(\(64, 64\), 0.5, w.f16\)$")
-def a_value_that_becomes_a_tile(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
-    t = w.f16(0.5)
-    with w.role():
-        for j in w.range(0, x.columns, 64):  # here
-            t = w.load(x[0, j], (64, 64)).to(w.f16) + t
-
-
-@case(r"'t' was .*: begin with w\.full\(\(1, 64\), …\)$")
-def a_value_that_becomes_a_vector_of_columns(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
-    t = x[0, 0] + 0.5
-    with w.role():
-        for j in w.range(0, x.columns, 64):  # here
-            t = w.sum(w.load(x[0, j], (64, 64)), axis=0) + t
-
-
-@case("a condition must be one number, got a fragment: .* w.maximum or w.minimum")
-def a_maximum_of_python(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
-    with w.role():
-        max(w.zeros(64), w.full(64, 1.0))  # here
-
-
-@case("Python can't make a number of a fragment of 64 w.f32: use the functions of w, as w.tanh for math.tanh")
-def a_function_of_pythons_math(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
-    with w.role():
-        math.tanh(w.zeros(64))  # here
-
-
-@case("shapes must be equal, or one that of a vector, got a vector of 64 rows and a vector of 128 rows")
-def vectors_of_other_rows(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
-    with w.role():
-        w.maximum(w.zeros(64), w.zeros(128))  # here
-
-
-@case("rows of a buffer of 64 w.bf16 must be a multiple of 8 in a ring, since .*, got 60: use 64")
-def stages_that_begin_within_a_swizzle(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
-    ring = w.ring(3, a=(60, 64, w.bf16), b=(64, 64, w.bf16))  # here
-    with w.role():
-        w.load(ring.take().a)
-
-
-@case("rows of a buffer of 32 w.f32 must be a multiple of 8 in a ring, since .*, got 4: use 8")
-def stages_of_few_rows(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
-    ring = w.ring(3, a=(4, 32, w.f32))  # here
-    with w.role(), w.one_thread():
-        ring.fill(a=x[0, 0])
-
-
-@case(r"ring 'a, b' has 40 stages of 8192 bytes, 327680 .* sm_90a has 232448: use at most 28 stages$")
-def more_stages_than_fit(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
-    w.ring(40, a=(64, 64, w.e4m3), b=(64, 64, w.e4m3))  # here
-
-
-@case("of which other buffers take 229376: use smaller tiles$")
-def a_buffer_that_does_not_fit(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
-    made = w.ring(14, a=(64, 64, w.f32))
-    w.ring(14, b=(64, 64, w.f32), over=made)
-    w.shared(64, 64, w.f32)  # here
-
-
-@case(
-    "'v' was the Python float 1.5 and becomes a value of w.i32, on the other side .*: convert this one with"
-)
-def a_float_on_the_other_side(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
-    v = w.thread()
-    if v < 3:  # here
-        v = 1.5
-    y[0, 0] = v
-
-
-@case("the product .line .*that reads this stage may not be finished where the stage is released")
-def a_stage_that_is_released_too_early(x: w.In["m n", w.f16], y: w.Out["m n", w.f32]):
+        w.store(w.load(x[0, 0], (64, 8)), v[0])
+
+# w.atomic_add adds elements of w.f64, w.f32, w.f16, w.bf16, w.i64, w.i32, w.u64, w.u32, got those of w.i8
+def kernel(x: w.In["m n", w.f32], y: w.Out["m n", w.f32], v: w.Out["k", w.i8]):
+    w.atomic_add(v[w.thread()], 1)
+
+# a tile's first index of 'x' must be at least 0, got -64: the last one is x.size.0. - 1
+with w.role():
+    w.load(x[-64, 0], (64, 8))
+
+# a tile's first index of 'y' must be at least 0, got -8
+with w.role():
+    w.store(w.load(x[0, 0], (64, 8)), y[0, -8])
+
+# an element of a buffer of 64 x 16 w.f32 is at \[row, column\]: w.load loads
+buffer = w.shared(64, 16, w.f32)
+with w.role():
+    w.store(w.load(buffer[0:32]), y[0, 0])
+
+# 'rows' was a list of 0 and becomes one of 1, in a loop of the GPU: only range of Python, which unrolls
+rows = []
+for i in w.range(x.rows):  # here
+    rows.append(i)
+y[0, 0] = w.i32(len(rows)).to(w.f32)
+
+# 'divmod..' can't be applied to a number of the GPU and int: use // and %
+divmod(w.thread(), 2)
+
+# floats of 8 bits have no arithmetic: convert them with .to.w.f32.
+with w.role():
+    t = w.load(x[0, 0], (64, 8)).to(w.e4m3)
+    w.store((t * t).to(w.f32), y[0, 0])
+
+# conditions have no arithmetic: convert them with .to.w.i32.
+y[0, 0] = ((x[0, 0] > 0.0) + (x[0, 1] > 0.0)).to(w.f32)
+
+# conditions have no arithmetic
+with w.role():
+    t = w.load(x[0, 0], (64, 8))
+    w.store(w.maximum(t > 0.0, t < 1.0).to(w.f32), y[0, 0])
+
+# elements have the shape and layout of their indices. To gather rows, .* w.row.w.zeros.64..
+with w.role():
+    t = w.load(x[0, 0], (64, 8))
+    w.load(x[w.row(t), 0], (64, 8))
+
+# floats of 8 bits have no arithmetic
+with w.role():
+    w.max(w.load(x[0, 0], (64, 8)).to(w.e5m2), axis=1)
+
+# b of w.gemm must be a buffer in shared memory, got a fragment of 64 x 64 w.bf16: .*ring.write
+a = w.shared(64, 64, w.bf16)
+with w.role():
+    w.gemm(a, w.load(x[0, 0], (64, 64)).to(w.bf16))
+
+# a and b must have one type, got w.bf16 and w.e4m3: load one of them, convert it .*ring.write
+a, b = w.shared(64, 64, w.bf16), w.shared(64, 64, w.e4m3)
+with w.role():
+    w.gemm(a, b)
+
+# a and b must have one type, got w\.f32 and w\.bf16: convert a with \.to\(w\.bf16\)
+b = w.shared(64, 64, w.bf16)
+with w.role():
+    w.gemm(w.load(x[0, 0], (64, 64)), b)
+
+# a of w.gemm must have elements of one of w.f16, w.bf16, w.f32, w.e4m3, w.e5m2, w.i8, w.u8, got w.f64
+a = w.shared(64, 64, w.f64)
+with w.role():
+    w.gemm(a, a)
+
+# a and b must have one type, got w.i8 and w.e4m3
+a, b = w.shared(64, 64, w.i8), w.shared(64, 64, w.e4m3)
+with w.role():
+    w.gemm(a, b.T)
+
+# a fragment as a of w.gemm must be in the layout of sums, .*: write w.convert.a.
+b = w.shared(64, 64, w.bf16)
+with w.role():
+    w.gemm(w.load(x[0, 0], (64, 64)).to(w.bf16).T, b)
+
+# a buffer of 64 x 64 w.f32 has no 'to': use w.load, whose fragment has .to
+b = w.shared(64, 64, w.f32)
+with w.role():
+    b.to(w.bf16)
+
+# multiple of 512 elements, got 64: use 512, .*; w.load_row and w.load_column load vectors for tiles
+with w.role():
+    w.load(x[0, 0], (64,))
+
+# w.load_row expects an element .* got the array 'x': write x.0, 0. for its first
+with w.role():
+    t = w.load(x[0, 0], (64, 8))
+    w.load_row(x, like=t)
+
+# must be a multiple of 16, got 60: use 64, as copies fill
+w.shared(64, 60, w.bf16)
+
+# another role gets it through a buffer, of w.shared or w.ring
+with w.role():
+    t = w.load(x[0, 0], (64, 8))
+with w.role():
+    w.store(t, y[0, 0])
+
+# only the GPU knows this number: .* choose among values by w.where, or by an index of an array
+y[0, 0] = w.f32([1.0, 2.0][w.thread()])
+
+# combine conditions of elements by &, | and ~
+with w.role():
+    t = w.load(x[0, 0], (64, 8))
+    w.store(w.where(w.row(t) < 3 and w.column(t) < 4, t, 0.0), y[0, 0])
+
+# needs 256 registers of each thread, and a thread has 255: loop over .* at most 504 at once
+with w.role():
+    w.store(w.load(x[0, 0], (64, 512)), y[0, 0])
+
+# a fragment of 64 x 64 w.f32 needs 32 registers of each thread, and this role has 24
+with w.role(registers=24):
+    w.store(w.load(x[0, 0], (64, 64)), y[0, 0])
+
+# got .64, 100.: use .64, 104., as loads and stores leave out what is outside
+with w.role():
+    w.store(w.load(x[0, 0], (64, 100)), y[0, 0])
+
+# w.exp expects values of w.f32, got a fragment of 64 x 8 w.i32: convert with .to.w.f32.
+with w.role():
+    w.store(w.exp(w.zeros((64, 8), w.i32)), y[0, 0])
+
+# 'return' can't leave a loop or branch of the GPU: put what follows under the opposite
+with w.role():
+    if w.thread() >= x.rows:
+        return  # here
+    y[w.thread(), 0] = 1.0
+
+# 'peak' was the Python float -inf and becomes a fragment .*: begin with w.full\(64, -w.inf\)$
+peak = -w.inf
+with w.role():
+    for j in w.range(0, x.columns, 64):  # here
+        peak = w.maximum(w.max(w.load(x[0, j], (64, 64)), axis=1), peak)
+
+# 't' was a value of w.f16 and becomes a .* w.f16, .*: begin with w.full\(\(64, 64\), 0.5, w.f16\)$
+t = w.f16(0.5)
+with w.role():
+    for j in w.range(0, x.columns, 64):  # here
+        t = w.load(x[0, j], (64, 64)).to(w.f16) + t
+
+# 't' was .*: begin with w\.full\(\(1, 64\), …\)$
+t = x[0, 0] + 0.5
+with w.role():
+    for j in w.range(0, x.columns, 64):  # here
+        t = w.sum(w.load(x[0, j], (64, 64)), axis=0) + t
+
+# a condition must be one number, got a fragment: .* w.maximum or w.minimum
+with w.role():
+    max(w.zeros(64), w.full(64, 1.0))
+
+# Python can't make a number of a fragment of 64 w.f32: use the functions of w, as w.tanh for math.tanh
+with w.role():
+    math.tanh(w.zeros(64))
+
+# shapes must be equal, or one that of a vector, got a vector of 64 rows and a vector of 128 rows
+with w.role():
+    w.maximum(w.zeros(64), w.zeros(128))
+
+# rows of a buffer of 64 w.bf16 must be a multiple of 8 in a ring, since .*, got 60: use 64
+ring = w.ring(3, a=(60, 64, w.bf16), b=(64, 64, w.bf16))  # here
+with w.role():
+    w.load(ring.take().a)
+
+# rows of a buffer of 32 w.f32 must be a multiple of 8 in a ring, since .*, got 4: use 8
+ring = w.ring(3, a=(4, 32, w.f32))  # here
+with w.role(), w.one_thread():
+    ring.fill(a=x[0, 0])
+
+# ring 'a, b' has 40 stages of 8192 bytes, 327680 .* sm_90a has 232448: use at most 28 stages$
+w.ring(40, a=(64, 64, w.e4m3), b=(64, 64, w.e4m3))
+
+# of which other buffers take 229376: use smaller tiles$
+made = w.ring(14, a=(64, 64, w.f32))
+w.ring(14, b=(64, 64, w.f32), over=made)
+w.shared(64, 64, w.f32)
+
+# 'v' was the Python float 1.5 and becomes a value of w.i32, on the other side .*: convert this one with
+v = w.thread()
+if v < 3:  # here
+    v = 1.5
+y[0, 0] = v
+
+# the product .line .*that reads this stage may not be finished where the stage is released
+def kernel(x: w.In["m n", w.f16], y: w.Out["m n", w.f32]):
     ring = w.ring(2, x=(64, 64, w.f16))
     with w.role():
         with ring.take() as stage:  # here
@@ -467,9 +356,8 @@ def a_stage_that_is_released_too_early(x: w.In["m n", w.f16], y: w.Out["m n", w.
     with w.role(), w.one_thread():
         ring.fill(x=x[0, 0])
 
-
-@case("becomes a pending product of 64 x 64 w.f32, in a loop of the GPU: w.wait for it there")
-def a_product_that_the_next_iteration_gets(x: w.In["m n", w.f16], y: w.Out["m n", w.f32]):
+# becomes a pending product of 64 x 64 w.f32, in a loop of the GPU: w.wait for it there
+def kernel(x: w.In["m n", w.f16], y: w.Out["m n", w.f32]):
     ring = w.ring(2, x=(64, 64, w.f16))
     with w.role():
         sums = w.zeros((64, 64))
@@ -480,70 +368,64 @@ def a_product_that_the_next_iteration_gets(x: w.In["m n", w.f16], y: w.Out["m n"
     with w.role(), w.one_thread():
         ring.fill(x=x[0, 0])
 
-
-@case("b of w.gemm must be contiguous along K for elements of w.e4m3 .*pass buffer.T; w.transpose makes")
-def a_product_of_bytes_in_another_order(x: w.In["m n", w.e4m3], y: w.Out["m n", w.f32]):
+# b of w.gemm must be contiguous along K for elements of w.e4m3 .*pass buffer.T; w.transpose makes
+def kernel(x: w.In["m n", w.e4m3], y: w.Out["m n", w.f32]):
     ring = w.ring(2, x=(64, 64, w.e4m3))
     with w.role(), ring.take() as stage:
         w.store(w.wait(w.gemm(stage.x, stage.x)), y[0, 0])  # here
     with w.role(), w.one_thread():
         ring.fill(x=x[0, 0])
 
-
-@case("parts of 'x' must have a multiple of 8 rows, got 1: load single rows by w.load.x.rows, k.")
-def single_rows_by_tma(x: w.In["m n", w.f16], y: w.Out["m n", w.f16]):
+# parts of 'x' must have a multiple of 8 rows, got 1: load single rows by w.load.x.rows, k.
+def kernel(x: w.In["m n", w.f16], y: w.Out["m n", w.f16]):
     ring = w.ring(2, x=(64, 64, w.f16))
     with w.role(), w.one_thread():
-        ring.fill(x=tuple(x[w.thread() + i, 0] for i in range(64)))  # here
+        ring.fill(x=tuple(x[w.thread() + i, 0] for i in range(64)))
 
-
-@case("ring 'x' is filled in another role already: each role has its own position in a ring")
-def a_ring_that_two_roles_fill(x: w.In["m n", w.f16], y: w.Out["m n", w.f16]):
+# ring 'x' is filled in another role already: each role has its own position in a ring
+def kernel(x: w.In["m n", w.f16], y: w.Out["m n", w.f16]):
     ring = w.ring(2, x=(64, 64, w.f16))
     with w.role():
         ring.fill(x=x[0, 0])
     with w.role():
-        ring.fill(x=x[64, 0])  # here
+        ring.fill(x=x[64, 0])
+
+# w.load must be executed by whole warpgroups, so it can't be in w.one_thread
+with w.role(), w.one_thread():
+    w.store(w.load(x[0, 0], (64, 64)), y[0, 0])
+
+# w.print takes one tile or vector: print others by calls of their own
+w.print("t", w.load(x[0, 0], (64, 8)), w.zeros(64))
+
+# must be a multiple of 8, got 33: use 40, .*; or w\.shared\(1, 1056, w\.f32\), with elements \[row \* 33
+w.shared(32, 33, w.f32)
+"""
 
 
-@case("w.load must be executed by whole warpgroups, so it can't be in w.one_thread")
-def a_tile_of_one_thread(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
-    with w.role(), w.one_thread():
-        w.store(w.load(x[0, 0], (64, 64)), y[0, 0])  # here
+@pytest.mark.parametrize("code, message", language_mistakes.cases(MISTAKES))
+def test_a_mistake_names_what_is_legal(code, message, tmp_path):
+    assert language_mistakes.refused(tmp_path, code, message, globals()).column > 1
 
 
-@case("w.print takes one tile or vector: print others by calls of their own")
-def tiles_that_are_printed(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
-    w.print("t", w.load(x[0, 0], (64, 8)), w.zeros(64))  # here
-
-
-@case(
-    r"must be a multiple of 8, got 33: use 40, .*; or w\.shared\(1, 1056, w\.f32\), with elements \[row \* 33"
-)
-def a_padded_buffer(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
-    w.shared(32, 33, w.f32)  # here
-
-
-@pytest.mark.parametrize("function, message", case.cases)
-def test_a_mistake_names_what_is_legal(function, message):
-    assert refused(function, message).column > 1
+def copied(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
+    w.store(w.load(x[0, 0], (64, 8)), y[0, 0])
 
 
 def test_calls_of_triton_and_shapes_that_differ():
     x = np.zeros((64, 8), np.float32)
-    with pytest.raises(weft.WeftError, match="a_stride can't be subscripted by a grid: set it"):
-        w.kernel()(a_stride)[(1,)](x, x)
+    with pytest.raises(weft.WeftError, match="copied can't be subscripted by a grid: set it"):
+        w.kernel()(copied)[(1,)](x, x)
     with pytest.raises(weft.WeftError, match="don't fit together: 'm' is 64 in 'x' and 32 in 'y'"):
-        w.kernel()(an_early_return).compile(x, x[:32].copy())
+        w.kernel()(copied).compile(x, x[:32].copy())
     with pytest.raises(AttributeError, match=r"no 'bfloat16': use w\.bf16"):
         getattr(w, "bfloat16")  # noqa: B009
 
 
 def test_tiles_need_warpgroups_and_grids_whole_numbers():
     with pytest.raises(weft.WeftError, match="whole warpgroups, and threads=64 is no multiple of 128"):
-        w.kernel(threads=64)(tiles_that_are_printed).compile()
+        w.kernel(threads=64)(copied).compile()
     with pytest.raises(weft.WeftError, match="divide sizes by // or") as raised:
-        w.kernel(grid=lambda x: x.rows / 2)(a_stride).compile()
+        w.kernel(grid=lambda x: x.rows / 2)(copied).compile()
     assert raised.value.diagnostics[0].location.file == __file__
 
 

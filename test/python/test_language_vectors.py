@@ -2,10 +2,10 @@
 
 import re
 
+import language_mistakes
 import ml_dtypes
 import numpy as np
 import pytest
-from language_mistakes import Mistakes, refused
 
 import weft
 import weft.language as w
@@ -102,9 +102,6 @@ def test_mistakes(message, body):
     with pytest.raises(weft.WeftError) as raised:
         w.kernel()(kernel).compile(arch="sm_90a")
     assert message in str(raised.value)
-
-
-mistakes = Mistakes()
 
 
 @w.kernel(grid=lambda x: x.rows)
@@ -233,74 +230,53 @@ def test_a_vector_has_elements_for_all_threads_of_a_cta():
         kernel.compile()
 
 
-@mistakes(r"a vector must have a multiple of 512 elements, got 100: use 512, as loads and stores leave out")
-def few_elements(x: w.In["n", w.f32]):
+MISTAKES = r"""
+# a vector must have a multiple of 512 elements, got 100: use 512, as loads and stores leave out
+with w.role():
+    w.load(x[0], 100)
+
+# needs 256 registers of each thread, and a thread has 255: loop over parts of it, or divide it among
+with w.role():
+    w.load(x[0], 32768)
+
+# layouts must be equal, .*: bring one to that of the other by w\.convert\(x, like=y\), or make it
+with w.role():
+    w.load(x[0], 512) + w.zeros(512)
+
+# a vector's first index of 'x' must be at least 0, got -1
+with w.role():
+    w.load(x[-1], 512)
+
+# via and rows are for tiles of an array, not for vectors
+def kernel(y: w.Out["n", w.f32]):
     with w.role():
-        w.load(x[0], 100)  # here
+        w.store(w.load(y[0], 512), y[0], rows=3)
 
+# 'x' must be a w\.Out argument to be written, got w\.In
+with w.role():
+    w.store(w.load(x[0], 512), x[0])
 
-@mistakes(
-    r"needs 256 registers of each thread, and a thread has 255: loop over parts of it, or divide it among"
-)
-def many_elements(x: w.In["n", w.f32]):
+# shape must be \(rows, columns\), or the number of elements of a vector, got 'all'
+with w.role():
+    w.load(x[0], "all")
+
+# shape must be numbers that Python knows, got a value of w\.i32: write a meta-parameter after '\*'
+def kernel(x: w.In["m n", w.f32]):
     with w.role():
-        w.load(x[0], 32768)  # here
+        w.load(x[0, 0], x.columns)
 
-
-@mistakes(r"layouts must be equal, .*: bring one to that of the other by w\.convert\(x, like=y\), or make it")
-def beside_a_vector_of_rows(x: w.In["n", w.f32]):
+# shape must be numbers that Python knows, got a value of w\.i32: write a meta-parameter after '\*'
+def kernel(x: w.In["m n", w.f32]):
     with w.role():
-        w.load(x[0], 512) + w.zeros(512)  # here
+        w.load(x[0, 0], (64, x.columns))
 
-
-@mistakes(r"a vector's first index of 'x' must be at least 0, got -1")
-def before_the_array(x: w.In["n", w.f32]):
+# a tile must have a multiple of 64 rows, got \(1, 1000\): a part of one row is a vector, of 1024 in pl
+def kernel(x: w.In["m n", w.f32]):
     with w.role():
-        w.load(x[-1], 512)  # here
+        w.load(x[0, 0], (1, 1000))
+"""
 
 
-@mistakes("via and rows are for tiles of an array, not for vectors")
-def some_rows(y: w.Out["n", w.f32]):
-    with w.role():
-        w.store(w.load(y[0], 512), y[0], rows=3)  # here
-
-
-@mistakes(r"'x' must be a w\.Out argument to be written, got w\.In")
-def an_argument_that_is_read(x: w.In["n", w.f32]):
-    with w.role():
-        w.store(w.load(x[0], 512), x[0])  # here
-
-
-@mistakes(r"shape must be \(rows, columns\), or the number of elements of a vector, got 'all'")
-def a_shape_of_another_type(x: w.In["n", w.f32]):
-    with w.role():
-        w.load(x[0], "all")  # here
-
-
-@mistakes(
-    r"shape must be numbers that Python knows, got a value of w\.i32: write a meta-parameter after '\*'"
-)
-def a_size_of_an_array(x: w.In["m n", w.f32]):
-    with w.role():
-        w.load(x[0, 0], x.columns)  # here
-
-
-@mistakes(
-    r"shape must be numbers that Python knows, got a value of w\.i32: write a meta-parameter after '\*'"
-)
-def columns_of_an_array(x: w.In["m n", w.f32]):
-    with w.role():
-        w.load(x[0, 0], (64, x.columns))  # here
-
-
-@mistakes(
-    r"a tile must have a multiple of 64 rows, got \(1, 1000\): a part of one row is a vector, of 1024 in pl"
-)
-def one_row(x: w.In["m n", w.f32]):
-    with w.role():
-        w.load(x[0, 0], (1, 1000))  # here
-
-
-@pytest.mark.parametrize("function, message", mistakes.cases)
-def test_mistakes_of_parts(function, message):
-    refused(function, message)
+@pytest.mark.parametrize("code, message", language_mistakes.cases(MISTAKES, parameters='x: w.In["n", w.f32]'))
+def test_mistakes_of_parts(code, message, tmp_path):
+    language_mistakes.refused(tmp_path, code, message, globals())
