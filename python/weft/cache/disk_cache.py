@@ -148,11 +148,11 @@ class Cache:
         if self.directory is None:
             return files
         with os.scandir(self.directory) as entries:
-            for entry in entries:
+            for entry in (each for each in entries if name.fullmatch(each.name)):
                 # Others prune at the same time.
                 with contextlib.suppress(FileNotFoundError):
                     status = entry.stat(follow_symlinks=False)
-                    if name.fullmatch(entry.name) and not _complaint(entry.path, status, stat.S_ISREG):
+                    if not _complaint(entry.path, status, stat.S_ISREG):
                         files.append(Entry(status.st_mtime, status.st_size, Path(entry.path)))
         return files
 
