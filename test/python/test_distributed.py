@@ -32,15 +32,15 @@ def gathered(size, *, calls=1, world=None, changed=lambda teams: None, seed=None
 
 
 @pytest.fixture
-def copied(monkeypatch):
+def copied(patch):
     """Copy engines send rows."""
-    send_by(monkeypatch, "copies")
+    send_by(patch, "copies")
 
 
 @pytest.mark.each_value(1)
 @pytest.mark.parametrize("way", WAYS)
-def test_every_rank_multiplies_the_rows_of_all(monkeypatch, way):
-    send_by(monkeypatch, way)
+def test_every_rank_multiplies_the_rows_of_all(patch, way):
+    send_by(patch, way)
     report, right = gathered(2, calls=3)
     assert right and not report.findings
 
@@ -54,8 +54,8 @@ def test_a_team_may_have_one_rank():
 @pytest.mark.parametrize("size", [2, 3, 4])
 @pytest.mark.parametrize("seed", [None, 0, 1, 2])
 @pytest.mark.parametrize("way", WAYS)
-def test_orders_of_ranks_change_nothing(monkeypatch, size, seed, way):
-    send_by(monkeypatch, way)
+def test_orders_of_ranks_change_nothing(patch, size, seed, way):
+    send_by(patch, way)
     report, right = gathered(size, calls=4, seed=seed, dtype=np.float16)
     assert right and not report.findings
 
@@ -78,8 +78,8 @@ def test_the_epilogue_has_the_whole_result():
 @pytest.mark.parametrize(
     "way", [*(pytest.param(way, marks=pytest.mark.slow) for way in ("copies", "kernel")), "product"]
 )
-def test_several_products_have_the_same_rows(monkeypatch, way):
-    send_by(monkeypatch, way)
+def test_several_products_have_the_same_rows(patch, way):
+    send_by(patch, way)
     world, found = World(2), []
     members = Team.emulated(world)
     for call in range(2):
@@ -127,8 +127,8 @@ def test_wrong_lists_are_named(count, epilogue, message):
     ],
 )
 @pytest.mark.usefixtures("copied")
-def test_waits_without_an_order_are_found(monkeypatch, old, new, found):
-    with_ptx(monkeypatch, old, new)
+def test_waits_without_an_order_are_found(patch, old, new, found):
+    with_ptx(patch, old, new)
     report, _ = gathered(2)
     assert rules(report) == found
 
@@ -268,8 +268,8 @@ def in_slices(monkeypatch, k, slices):
         pytest.param(264, 2, marks=pytest.mark.slow),  # a block of 8 columns
     ],
 )
-def test_products_send_their_rows_in_slices(monkeypatch, k, slices):
-    in_slices(monkeypatch, k, slices)
+def test_products_send_their_rows_in_slices(patch, k, slices):
+    in_slices(patch, k, slices)
     report, right = gathered(2, calls=2, seed=3)
     assert right and not report.findings
 
@@ -302,9 +302,9 @@ def test_shapes_select_what_sends_rows(ranks, m, n, k, way):
         ("fence.proxy.async.global", "// no fence", "missing-proxy-fence"),
     ],
 )
-def test_slices_that_are_sent_without_an_order_are_found(monkeypatch, old, new, found):
-    in_slices(monkeypatch, 128, 2)
-    with_ptx(monkeypatch, old, new)
+def test_slices_that_are_sent_without_an_order_are_found(patch, old, new, found):
+    in_slices(patch, 128, 2)
+    with_ptx(patch, old, new)
     report, _ = gathered(2, calls=2)
     assert found in rules(report)
 
@@ -346,8 +346,8 @@ def repeated(calls, monkeypatch, size=2):
 @pytest.mark.each_value(1)
 @pytest.mark.usefixtures("copied")
 @pytest.mark.parametrize("size", [2, 3])
-def test_captured_calls_can_be_replayed(monkeypatch, size):
-    report, right = repeated([False, True, True], monkeypatch, size)
+def test_captured_calls_can_be_replayed(patch, size):
+    report, right = repeated([False, True, True], patch, size)
     assert right and not report.findings
 
 

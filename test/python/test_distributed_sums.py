@@ -138,14 +138,14 @@ def test_the_epilogue_has_own_rows_of_the_sums():
     ("old", "new"),
     WEAKER,
 )
-def test_signals_without_an_order_are_found(monkeypatch, old, new, partials):
-    with_ptx(monkeypatch, old, new)
+def test_signals_without_an_order_are_found(patch, old, new, partials):
+    with_ptx(patch, old, new)
     report, _ = scattered_sums(2, partials=partials)
     assert rules(report) == ["global-race"]
 
 
-def test_signals_before_copies_have_ended_are_found(monkeypatch):
-    with_ptx(monkeypatch, "cp.async.bulk.wait_group \t0;", "cp.async.bulk.wait_group.read \t0;")
+def test_signals_before_copies_have_ended_are_found(patch):
+    with_ptx(patch, "cp.async.bulk.wait_group \t0;", "cp.async.bulk.wait_group.read \t0;")
     report, _ = scattered_sums(2, partials=None)
     assert rules(report) == ["global-race"]
 
@@ -184,8 +184,8 @@ def test_calls_that_are_counted_before_all_warps_have_read_them_are_found(monkey
         scattered_sums(2, partials=None)
 
 
-def test_sums_without_a_fence_before_they_are_sent_are_found(monkeypatch):
-    with_ptx(monkeypatch, "fence.proxy.async.shared::cta;", "")
+def test_sums_without_a_fence_before_they_are_sent_are_found(patch):
+    with_ptx(patch, "fence.proxy.async.shared::cta;", "")
     report, _ = scattered_sums(2, partials=None)
     assert "missing-proxy-fence" in rules(report)
 
@@ -290,8 +290,8 @@ def test_orders_of_ranks_change_no_sums_of_all(size, seed, partials):
     ("old", "new"),
     WEAKER,
 )
-def test_signals_of_all_sums_without_an_order_are_found(monkeypatch, old, new):
-    with_ptx(monkeypatch, old, new)
+def test_signals_of_all_sums_without_an_order_are_found(patch, old, new):
+    with_ptx(patch, old, new)
     report, _ = all_reduced_sums(2)
     assert rules(report) == ["global-race"]
 

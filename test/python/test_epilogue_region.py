@@ -71,8 +71,8 @@ def run(text: str, chip: str, *more: str) -> int:
 
 @pytest.mark.each_value(1)
 @every_family
-def test_weft_run_checks_an_epilogue_in_text(schedule, chip, tmp_path, monkeypatch, capfd):
-    monkeypatch.chdir(tmp_path)
+def test_weft_run_checks_an_epilogue_in_text(schedule, chip, tmp_path, patch, capfd):
+    patch.chdir(tmp_path)
     with weft.Module():
         text = SQUARED.replace("SCHEDULE", str(schedule.attribute()))
     assert run(text, chip, "--shape", "40x72x64") == 0, capfd.readouterr().err
@@ -358,8 +358,8 @@ def test_what_no_pass_lowers_is_reported_once_at_its_line():
 
 @pytest.mark.each_value(1)
 @pytest.mark.parametrize("kind", ["i8", "f64"])
-def test_sums_of_integers_and_doubles(kind, tmp_path, monkeypatch, capfd):
-    monkeypatch.chdir(tmp_path)
+def test_sums_of_integers_and_doubles(kind, tmp_path, patch, capfd):
+    patch.chdir(tmp_path)
     sums, add = ("i32", "addi") if kind == "i8" else ("f64", "addf")
 
     def function(x: Any, row: Any, column: Any, residual: Any) -> Any:

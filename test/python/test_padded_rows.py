@@ -125,7 +125,7 @@ class F8Array(GpuArray):
 
 
 @pytest.fixture
-def queued(monkeypatch):
+def queued(patch):
     """The addresses of each launch from Python."""
     made, launch = [], runtime.Prepared.launch
 
@@ -133,14 +133,14 @@ def queued(monkeypatch):
         made.append(addresses)
         launch(self, stream, *addresses)
 
-    monkeypatch.setattr(runtime.Prepared, "launch", record)
+    patch.setattr(runtime.Prepared, "launch", record)
     return made
 
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("before", [[], [101]])
-def test_one_launch_copies_all_rows(monkeypatch, queued, before):
-    with two_gpus(monkeypatch) as driver:
+def test_one_launch_copies_all_rows(patch, queued, before):
+    with two_gpus(patch) as driver:
         a, b, c = (F8Array(driver, 1, *shape) for shape in ((33, 67), (41, 67), (48, 64)))
         out, aligned = (F8Array(driver, 1, *shape, typestr="<i4") for shape in ((33, 41), (48, 48)))
         for _ in range(2):
@@ -163,8 +163,8 @@ def test_one_launch_copies_all_rows(monkeypatch, queued, before):
 
 
 @pytest.mark.slow
-def test_calls_of_one_kernel_may_copy_other_arguments_and_keep_none(monkeypatch, queued):
-    with two_gpus(monkeypatch) as driver:
+def test_calls_of_one_kernel_may_copy_other_arguments_and_keep_none(patch, queued):
+    with two_gpus(patch) as driver:
         a, b, whole = (F8Array(driver, 1, *shape) for shape in ((33, 67), (48, 67), (33, 67)))
         out = F8Array(driver, 1, 33, 48, typestr="<i4")
         whole.__cuda_array_interface__["strides"] = (80, 1)

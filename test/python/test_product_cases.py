@@ -2,6 +2,8 @@
 they must find. Needs no GPU.
 """
 
+import functools
+
 import launches
 import numpy as np
 import pytest
@@ -97,8 +99,7 @@ def test_small_cases_in_the_emulator(product):
 @pytest.fixture(scope="module")
 def kernels():
     """The kernels into whose results faults are planted."""
-    made = {}
-    return lambda product: made.setdefault(product, product.compiled())
+    return functools.cache(lambda product: product.compiled())
 
 
 def caught(monkeypatch, kernels, product, case, plant):

@@ -36,10 +36,10 @@ BLOCK = "known_block_size = array<i32: 32, 1, 1>, "
 
 
 @pytest.fixture
-def weft(tmp_path, monkeypatch, capfd):
+def weft(tmp_path, patch, capfd):
     """Runs `weft COMMAND k.mlir …` without a GPU, and gives its status and what it prints."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    patch.chdir(tmp_path)
+    patch.setenv("CUDA_VISIBLE_DEVICES", "")
 
     def run(command, text, *arguments, arch="sm_80"):
         Path("k.mlir").write_text(text)

@@ -224,9 +224,9 @@ def test_broken_streams_are_told_or_left(shell: str, complaint: str, tmp_path: P
     "words", [["--help"], ["compile", "--help"], ["compile", str(EXAMPLE), "--emit", "ptx"]]
 )
 def test_a_closed_stdout_is_told(
-    words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    words: list[str], patch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(sys, "stdout", None)
+    patch.setattr(sys, "stdout", None)
     assert weft.main(words) == 1
     assert capsys.readouterr().err == "weft: error: cannot write: stdout is closed\n"
 
@@ -349,7 +349,7 @@ def _run(*arguments: str) -> int:
     return weft.main(["run", str(EXAMPLE), "--on", "emulator", "--arch", "sm_80", *arguments])
 
 
-def test_a_wrong_result_fails(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_wrong_result_fails(patch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     emulate = Kernel.emulate
 
     def faulty(self: Kernel, *operands: Any, **rest: Any) -> Any:
@@ -357,28 +357,28 @@ def test_a_wrong_result_fails(monkeypatch: pytest.MonkeyPatch, capfd: pytest.Cap
         operands[2][5, 7] += 0.01
         return report
 
-    monkeypatch.setattr(Kernel, "emulate", faulty)
+    patch.setattr(Kernel, "emulate", faulty)
     assert _run("--shape", "16x8x16") == 1
     assert capfd.readouterr().out.endswith("FAIL\n")
 
 
 def test_an_element_that_was_not_written_fails(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    patch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(Kernel, "emulate", lambda *_, **__: SimpleNamespace(instructions=0, findings=()))
+    patch.setattr(Kernel, "emulate", lambda *_, **__: SimpleNamespace(instructions=0, findings=()))
     assert _run("--shape", "16x8x16") == 1
     assert "some elements aren't finite" in capfd.readouterr().out
 
 
 @pytest.mark.slow
-def test_a_seed_fixes_the_inputs(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_seed_fixes_the_inputs(patch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     seen: list[bytes] = []
 
     def keep(self: Kernel, *operands: Any, **_: Any) -> Any:
         seen.append(operands[0].tobytes())
         return SimpleNamespace(instructions=0, findings=())
 
-    monkeypatch.setattr(Kernel, "emulate", keep)
+    patch.setattr(Kernel, "emulate", keep)
     for seed in ("1", "1", "2"):
         _run("--shape", "16x8x16", "--seed", seed)
     assert seen[0] == seen[1] != seen[2]
