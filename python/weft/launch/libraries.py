@@ -3,13 +3,13 @@
 import contextlib
 import functools
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weft.errors import WeftError, about
+from weft.errors import WeftError
 from weft.launch import arrays, cuda_driver, runtime, torch_tensors
 from weft.launch.arrays import Array, ArrayView, Planned
 
@@ -250,33 +250,6 @@ _OTHER = Library()
 def of(array: object) -> Library:
     """The library of an array."""
     return _LIBRARIES.get(arrays.library(type(array)), _OTHER)
-
-
-def view(name: str, array: object) -> tuple[Library, ArrayView]:
-    """The library and the view of the array that a message calls `name`. Raises WeftError for an array that
-    can't be read, or whose library would record what is done with it.
-    """
-    library = of(array)
-    if library.wants_gradients(array):
-        with about(f"weft.matmul: {name}"):
-            arrays.view(array)  # a gradient isn't why a sparse tensor is refused
-        advice = f"call it under torch.no_grad(), or pass {name}.detach()"
-        raise WeftError(
-            f"weft.matmul: {name} must not require gradients, which weft.matmul doesn't compute: {advice}"
-        )
-    with about(f"weft.matmul: {name}"):
-        return library, arrays.view(array)
-
-
-def check_before_gradients(named: Mapping[str, object]) -> None:
-    """Raises WeftError for an array that can't be read, if another one requires gradients. That one is
-    refused only because of the first.
-    """
-    wanted = {name: of(array).wants_gradients(array) for name, array in named.items()}
-    if any(wanted.values()):
-        for name, array in named.items():
-            if not wanted[name]:
-                view(name, array)
 
 
 def stream_finder(

@@ -3,11 +3,11 @@
 Of vectors, a is one row, b is one column, and what has the result's shape lacks these axes.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from weft.errors import WeftError
+from weft.errors import WeftError, about
 from weft.isa.launch_limits import size_complaint
 from weft.launch import arrays, libraries
 from weft.launch.arrays import ArrayView
@@ -17,8 +17,15 @@ COPY = "copy it (x.contiguous() in PyTorch, ascontiguousarray(x) in NumPy and Cu
 
 
 def read(name: str, array: object) -> tuple[Library, ArrayView]:
-    """The library and the view of an array. Raises WeftError for sizes of 2**31 and negative strides."""
-    library, view = libraries.view(name, array)
+    """The library and the view of an array. Raises WeftError for one that can't be read, or whose library
+    would record what is done with it, and for sizes of 2**31 and negative strides.
+    """
+    library, view = libraries.of(array), _view(name, array)  # no gradient is why a sparse tensor is refused
+    if library.wants_gradients(array):
+        advice = f"call it under torch.no_grad(), or pass {name}.detach()"
+        raise WeftError(
+            f"weft.matmul: {name} must not require gradients, which weft.matmul doesn't compute: {advice}"
+        )
     if complaint := next(filter(None, map(size_complaint, filter(None, view.shape))), None):
         raise WeftError(f"weft.matmul: {name}: {complaint}, in an array of {shape_text(view)}")
     if not all(view.shape):  # NumPy's strides are 0 then
@@ -29,6 +36,22 @@ def read(name: str, array: object) -> tuple[Library, ArrayView]:
         hint = "" if name == "out" else f": {COPY}"
         raise WeftError(f"weft.matmul: strides of {name} must not be negative, got {view.strides}{hint}")
     return library, view if min(view.strides, default=0) >= 0 else replace(view, strides=strides)
+
+
+def check_before_gradients(named: Mapping[str, object]) -> None:
+    """Raises WeftError for an array that can't be read, if another one requires gradients. That one is
+    refused only because of the first.
+    """
+    wanted = {name: libraries.of(array).wants_gradients(array) for name, array in named.items()}
+    if any(wanted.values()):
+        for name, array in named.items():
+            if not wanted[name]:
+                _view(name, array)
+
+
+def _view(name: str, array: object) -> ArrayView:
+    with about(f"weft.matmul: {name}"):
+        return arrays.view(array)
 
 
 def transposed(view: ArrayView) -> ArrayView:

@@ -91,7 +91,7 @@ class Operands:
         """Raises WeftError for arrays that make no product, and for options that aren't legal."""
         product = product.checked()
         kind_a, kind_b = product.kinds or (None, None)
-        libraries.check_before_gradients({"a": a, "b": b, **({} if out is None else {"out": out}), **added})
+        array_views.check_before_gradients({"a": a, "b": b, **({} if out is None else {"out": out}), **added})
         library, view_a, transposed_a, vector_a = _matrix("a", a, product.transpose_a, kind_a)
         library_b, view_b, transposed_b, vector_b = _matrix("b", b, product.transpose_b, kind_b)
         transposed = transposed_a, transposed_b
