@@ -5,12 +5,7 @@
 
 from weft.dialects.product_types import GROUP_ROWS, PROMOTED, Types, ceil_div
 from weft.dialects.schedule.direct import DirectSchedule
-from weft.dialects.schedule.families import (
-    FAMILIES,
-    needed_chips,
-    read_schedule,
-    schedule_of,
-)
+from weft.dialects.schedule.families import FAMILIES, needed_chips, read_schedule, schedule_of
 from weft.dialects.schedule.family import SWIZZLES, AnySchedule
 from weft.dialects.schedule.mma_sync import COPY, Schedule
 from weft.dialects.schedule.staging import STAGING_PARTS, Staging

@@ -102,10 +102,7 @@ GB300 = like(
     "GB300",
     "sm_103a",
     multiprocessors=(152, _DATA_SHEET),
-    flops=(
-        _flops(8192, f4=32768, s8=False),
-        f"{_OF_B200}; K = 96 takes as many cycles as K = 64 (inferred)",
-    ),
+    flops=(_flops(8192, f4=32768, s8=False), f"{_OF_B200}; K = 96 takes as many cycles as K = 64 (inferred)"),
     caps=(
         _limits(1730, 3280, 7450, mxfp4_k96=9250.0, nvfp4_k96=9250.0),
         "fit: row 24 (K = 96) and the K = 64 points of row 28; others inferred: as on a GB200",

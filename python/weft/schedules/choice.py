@@ -25,16 +25,7 @@ from weft.dialects.schedule.families import FAMILIES, families_named, family_nam
 from weft.errors import WeftError, shown
 from weft.isa.chips import ChipSet, describe
 from weft.registry import extensions
-from weft.schedules import (
-    database,
-    direct,
-    mma_sync,
-    tcgen05,
-    tma_mma,
-    tuned_files,
-    wgmma,
-    wmma,
-)
+from weft.schedules import database, direct, mma_sync, tcgen05, tma_mma, tuned_files, wgmma, wmma
 from weft.schedules.database import Product
 from weft.schedules.h200 import fitted_gpu
 from weft.schedules.similar_products import product_text, unsupported
@@ -76,11 +67,6 @@ def _of_wgmma(request: Request, schedules: Callable[..., _T]) -> _T:
     return schedules(*request.mnk, request.types, gpu, members=request.members, known_k=known_k)
 
 
-def _times_of_wgmma(request: Request, schedules: tuple[WarpgroupSchedule, ...]) -> list[float]:
-    gpu = fitted_gpu(request.chip)
-    return wgmma.modeled(schedules, *request.mnk, request.types, gpu, members=request.members)
-
-
 @dataclass(frozen=True)
 class Chooser:
     """What chooses schedules of one family.
@@ -107,7 +93,7 @@ CHOOSERS: dict[type[AnySchedule], Chooser] = {
     WarpgroupSchedule: Chooser(
         lambda r: _of_wgmma(r, wgmma.choose),
         lambda r: _of_wgmma(r, wgmma.ranked),
-        _times_of_wgmma,
+        lambda r, each: wgmma.modeled(each, *r.mnk, r.types, fitted_gpu(r.chip), members=r.members),
     ),
     TensorMemorySchedule: Chooser(
         lambda r: tcgen05.choose(*r.mnk, r.types, r.chip, members=r.members),
