@@ -7,7 +7,7 @@ The bulk copy unit: contiguous bytes of global and shared memory, and the events
 fills shared memory with zeros.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -136,14 +136,13 @@ def bounded(one: Lanes, cta: int, offsets: Numbers | Chunks, line: int) -> Octet
     return shared
 
 
-def chosen_ctas(one: Lanes, cta: int, mask: int, line: int) -> tuple[int, ...]:
-    """The CTAs of the cluster that a multicast mask selects."""
-    ctas = one.wave.cluster_ctas(cta)
-    ranks = [rank for rank in range(mask.bit_length()) if mask >> rank & 1]
-    if ranks and ranks[-1] >= len(ctas):
-        what = f"the mask 0x{mask:x} names CTA {ranks[-1]}, but the cluster has {len(ctas)} CTAs"
+def checked_mask(one: Lanes, mask: int, line: int) -> int:
+    """A multicast mask. Fault if it selects a CTA that the cluster doesn't have."""
+    size = one.wave.launch.cluster_size
+    if mask >> size:
+        what = f"the mask 0x{mask:x} names CTA {mask.bit_length() - 1}, but the cluster has {size} CTAs"
         raise fault(one, what, line, mask, "out-of-bounds")
-    return tuple(ctas[rank] for rank in ranks)
+    return mask
 
 
 table = Table()
@@ -209,7 +208,6 @@ _ROUTES = {
     ("global", "shared::cta"),
 }
 _ALIGN = 16
-_PEER = 1
 
 Write = Callable[[Octets, Numbers, Octets], None]
 
@@ -281,7 +279,7 @@ def copy(op: Op) -> Step:
         if place is None or mark is None or not count or (count | begin | place[1]) % _ALIGN:
             return False
         mask = wave.regs[ctas].item(row, lane) if ctas else None
-        marks = marks_of(wave, row, place[0], mark, mask)
+        marks = marks_of(wave, wave.cta_of_row.item(row), place[0], mark, mask)
         box = copies.run(begin, count)
         return len(marks) > 0 and copies.load(row, box, (0,), place[1], marks, line, awaited=mask is None)
 
@@ -302,8 +300,9 @@ def copy(op: Op) -> Step:
                 signaled = None if masks is not None else mark
                 data = _from_global(one, int(begins[at]), count, line, left, right, signaled)
             owner, offset = divmod(int(offsets[at]), stride)
-            owners = (owner,) if masks is None else chosen_ctas(one, cta, int(masks[at]), line)
-            arrive(one, data, owners, offset + np.arange(count), mark, masks is not None, line)
+            mask = None if masks is None else checked_mask(one, int(masks[at]), line)
+            signals = marks_of(one.wave, cta, owner, mark, mask)
+            arrive(one, data, signals, offset + np.arange(count), line)
 
     return by_code(quick, run)
 
@@ -311,38 +310,27 @@ def copy(op: Op) -> Step:
 def arrive(
     one: Lanes,
     data: Octets,
-    owners: tuple[int, ...],
+    marks: Sequence[tuple[int, Key]],
     offsets: Numbers | Chunks,
-    barrier: tuple[int, int],
-    multicast: bool,
     line: int,
-    pair: bool = False,
     write: Write | None = None,
 ) -> None:
-    """Writes data to the same offsets of several CTAs and signals the mbarrier. With a multicast, it signals
-    the mbarrier at the same offset of each CTA, or with `pair` that of the CTA of its pair with the given
-    one's rank.
-    """
+    """Writes data to the same offsets of several CTAs, and signals the mbarrier of each."""
     wave = one.wave
-    marks: dict[int, tuple[int, int]] = {}
-    for owner in owners:
-        mark = (owner, barrier[1]) if multicast else barrier
-        if multicast and pair:
-            mark = (owner & ~_PEER | barrier[0] & _PEER, barrier[1])
-        marks[owner] = mark
+    for owner, mark in marks:
         bounded(one, owner, offsets, line)
         wave.mbarriers.state(*mark, line)
         notify_shared(one, "store" if write is None else "reduce", owner, offsets, line, mark)
     threads = one.threads() if wave.watch is not None else None
 
     def finish() -> None:
-        for owner in owners:
+        for owner, mark in marks:
             if write is None:
                 put(wave.memory.shared_of(owner), offsets, data)
             else:
                 assert not isinstance(offsets, Chunks)
                 write(wave.memory.shared_of(owner), offsets, data)
-            wave.mbarriers.complete_tx(*marks[owner], len(data), line, threads)
+            wave.mbarriers.complete_tx(*mark, len(data), line, threads)
 
     wave.later(finish)
 
@@ -430,7 +418,7 @@ def reduce(op: Op) -> Step:
             mark = divmod(int(marks[at]), stride)
             data = _from_shared(one, int(begins[at]), count, line, mark)
             owner, offset = divmod(int(offsets[at]), stride)
-            arrive(one, data, (owner,), offset + np.arange(count), mark, False, line, write=write)
+            arrive(one, data, [(owner, mark)], offset + np.arange(count), line, write)
 
     return run
 

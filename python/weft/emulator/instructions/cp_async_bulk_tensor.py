@@ -19,6 +19,7 @@ from weft.emulator.instructions.cp_async_bulk import (
     Write,
     aligned,
     arrive,
+    checked_mask,
     fault,
     notify_global,
     notify_shared,
@@ -370,7 +371,7 @@ def copy(op: Op) -> Step:
         if box is None or place is None or mark is None or place[1] % _BOX_ALIGN:
             return False
         where, mask = tensor.where(box, wave, row, lane), wave.regs[ctas].item(row, lane) if ctas else None
-        marks = marks_of(wave, row, place[0], mark, mask, pair=pair)
+        marks = marks_of(wave, wave.cta_of_row.item(row), place[0], mark, mask, pair=pair)
         if where is None or not marks or not may_signal(wave, place[0], mark, pair=pair):
             return False
         loaded = copies.load(row, box, where, place[1], marks, line, awaited=mask is None)
@@ -392,8 +393,8 @@ def copy(op: Op) -> Step:
             awaited = mark if masks is None else None
             data = _loaded(one, map_, taken, line, awaited)
             spots = _spots(map_, taken, begin, taken.unit)
-            owners = (owner,) if masks is None else cp_async_bulk.chosen_ctas(one, cta, int(masks[at]), line)
-            arrive(one, data, owners, spots, mark, masks is not None, line, pair=pair)
+            mask = None if masks is None else checked_mask(one, int(masks[at]), line)
+            arrive(one, data, marks_of(one.wave, cta, owner, mark, mask, pair=pair), spots, line)
 
     return by_code(quick, run)
 

@@ -60,18 +60,23 @@ def may_signal(wave: Wave, owner: int, mark: Key, *, pair: bool) -> bool:
     return mark[0] | _PEER == owner | _PEER and wave.launch.cluster_size % 2 == 0
 
 
+def ctas_of(wave: Wave, cta: int, mask: int) -> list[int]:
+    """The CTAs of a CTA's cluster that a multicast mask selects."""
+    return [each for rank, each in enumerate(wave.cluster_ctas(cta)) if mask >> rank & 1]
+
+
 def marks_of(
-    wave: Wave, row: int, owner: int, mark: Key, mask: int | None, *, pair: bool = False
+    wave: Wave, cta: int, owner: int, mark: Key, mask: int | None, *, pair: bool = False
 ) -> list[tuple[int, Key]]:
-    """The CTAs that a load writes, each with the mbarrier that it signals; none if that is illegal."""
-    size = wave.launch.cluster_size
+    """The CTAs that a load of a CTA writes, each with the mbarrier that it signals: with a mask those of its
+    cluster, and the mbarrier at the same offset of each, or with `pair` that of the CTA of its pair with the
+    given one's rank. Empty if the mask is illegal.
+    """
     if mask is None:
         return [(owner, mark)]
-    cta: int = wave.cta_of_row.item(row)
-    if mask >> size:
+    if mask >> wave.launch.cluster_size:
         return []
-    first = cta - cta % size
-    chosen = [first + rank for rank in range(size) if mask >> rank & 1]
+    chosen = ctas_of(wave, cta, mask)
     if pair:
         return [(each, (each & ~_PEER | mark[0] & _PEER, mark[1])) for each in chosen]
     return [(each, (each, mark[1])) for each in chosen]

@@ -7,6 +7,7 @@ notify observers.
 Shared by the asynchronous `tcgen05` instructions: the CTAs that they use, descriptors, notifications.
 """
 
+from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -14,9 +15,10 @@ import numpy as np
 from weft.emulator.decoding.decode import Op
 from weft.emulator.decoding.table import Collective, End, Step, Table, notify
 from weft.emulator.errors import Fault
-from weft.emulator.instructions.cp_async_bulk import chosen_ctas
+from weft.emulator.instructions.cp_async_bulk import checked_mask
 from weft.emulator.instructions.mbarrier import BarrierOperand, targets, threads_of
 from weft.emulator.instructions.mma import legal_form
+from weft.emulator.instructions.one_thread import ctas_of
 from weft.emulator.memory.mbarrier import COMMIT
 from weft.emulator.memory.tensor_memory import Numbers, Request
 from weft.emulator.reading.syntax import TYPES, U32, Bools, Integer
@@ -205,13 +207,13 @@ def commit(op: Op) -> Step:
                 continue
             for wanted in np.unique(masks[arriving]).tolist():
                 same = arriving & (masks == wanted)
-                ctas = chosen_ctas(lanes.narrowed(same), cta, wanted, line)
+                ctas = ctas_of(wave, cta, checked_mask(lanes.narrowed(same), wanted, line))
                 _arrive(lanes, ctas, offset, same, line)
 
     return run
 
 
-def _arrive(lanes: Lanes, ctas: tuple[int, ...], offset: int, arriving: Bools, line: int) -> None:
+def _arrive(lanes: Lanes, ctas: Sequence[int], offset: int, arriving: Bools, line: int) -> None:
     """The mbarriers at `offset` of these CTAs get one arrival for each thread in `arriving`."""
     wave, count, threads = lanes.wave, int(np.count_nonzero(arriving)), threads_of(lanes, arriving)
 

@@ -317,16 +317,17 @@ def _taken(map_: isa.TensorMap, axes: list[Numbers], unit: int = 0) -> Taken:
 
 def swizzled(map_: isa.TensorMap, address: Numbers) -> Numbers:
     """The addresses of bytes in shared memory after the swizzle, which works on addresses, not on offsets."""
-    if map_.swizzle not in SWIZZLE_BITS:
-        return address
-    low = ATOM_SHIFTS[map_.atom]
-    count = PATTERN_SHIFT + SWIZZLE_BITS[map_.swizzle]
-    mask = ((1 << count) - 1 >> PATTERN_SHIFT) << 4
-    mask = mask >> 4 << low & (1 << PATTERN_SHIFT) - 1
-    moved = address ^ (address >> PATTERN_SHIFT << low & mask)
-    if map_.atom == "32B_FLIP_8B":
-        moved = moved ^ (address >> PATTERN_SHIFT & 1) << 3
-    return moved
+    low, mask, flips = _swizzle(map_)
+    return address ^ (address >> PATTERN_SHIFT << low & mask) ^ (address >> PATTERN_SHIFT & flips) << 3
+
+
+def _swizzle(map_: isa.TensorMap) -> tuple[int, int, bool]:
+    """How far bits of an address are shifted to those that they swizzle, the mask of these, and whether the
+    halves of an atom are exchanged in every second row.
+    """
+    low, bits = ATOM_SHIFTS[map_.atom], SWIZZLE_BITS.get(map_.swizzle, 0)
+    mask = ((1 << bits) - 1) << low & (1 << PATTERN_SHIFT) - 1
+    return low, mask, bits > 0 and map_.atom == "32B_FLIP_8B"
 
 
 _SIX = 6
@@ -430,11 +431,7 @@ class Box:
             self._put(at, *values, *[rest] * (OUTER - len(values)))
 
     def _in_shared(self, map_: isa.TensorMap) -> None:
-        low = ATOM_SHIFTS[map_.atom]
-        swizzles = SWIZZLE_BITS.get(map_.swizzle, 0)
-        mask = ((1 << swizzles) - 1) << low & (1 << PATTERN_SHIFT) - 1
-        flips = swizzles > 0 and map_.atom == "32B_FLIP_8B"
-        self._put(Shape.SWIZZLE_SHIFT, low, mask, flips)
+        self._put(Shape.SWIZZLE_SHIFT, *_swizzle(map_))
         fill = _NAN * (_FULL // 0xFFFF) if map_.oob_fill == isa.OOB_FILLS[1] else 0
         self._put(Shape.FILL, fill, map_.type.startswith("TFLOAT32"))
 
