@@ -12,7 +12,7 @@ from gpu_marks import SM_90A
 import weft
 from weft.errors import WeftError
 from weft.launch import runtime
-from weft.multiply import matmul
+from weft.multiply import plans
 
 torch = pytest.importorskip("torch")
 pytestmark = SM_90A
@@ -25,9 +25,9 @@ def small(*shape, dtype=torch.bfloat16):
 
 @pytest.fixture(autouse=True)
 def _no_plans():
-    matmul.plans.clear()
+    plans.kept.clear()
     yield
-    matmul.plans.clear()
+    plans.kept.clear()
 
 
 @pytest.mark.parametrize("m", [1, 64, 300])
@@ -40,7 +40,7 @@ def test_new_arrays_are_multiplied_by_the_plan_of_others(m, transposed):
         assert (weft.matmul(a, b, out_dtype="f32") == want).all()
         out = torch.full((m, 256), torch.nan, device="cuda")
         assert weft.matmul(a, b, out=out) is out and (out == want).all()
-    assert len(matmul.plans) == 2
+    assert len(plans.kept) == 2
 
 
 def test_an_epilogue_and_scales_of_new_arrays():
@@ -55,7 +55,7 @@ def test_an_epilogue_and_scales_of_new_arrays():
         found = weft.matmul(x, w, transpose_b=True, scales=(scale_a, scale_b), out_dtype="f32")
         spread = x.double() * scale_a.double().repeat_interleave(128, 1)
         assert (found == spread @ (w.double() * scale_b.double().repeat_interleave(128, 1)).t()).all()
-    assert len(matmul.plans) == 2
+    assert len(plans.kept) == 2
 
 
 def test_a_misaligned_view_takes_a_plan_of_its_own():
@@ -64,7 +64,7 @@ def test_a_misaligned_view_takes_a_plan_of_its_own():
     for column in (0, 16, 1, 0, 1):  # 16 elements are 32 bytes
         a = memory[:, column : column + 512]
         assert (weft.matmul(a, b, out_dtype="f32") == a.double() @ b.double()).all()
-    assert len(matmul.plans) == 2
+    assert len(plans.kept) == 2
 
 
 def test_memory_and_plans_are_bounded_over_many_arrays(patch):
@@ -74,7 +74,7 @@ def test_memory_and_plans_are_bounded_over_many_arrays(patch):
         for rows in range(1, 40):
             a = small(rows, 256)
             assert (weft.matmul(a, b) == (a.double() @ b.double()).bfloat16()).all()
-        assert len(matmul.plans) == 39
+        assert len(plans.kept) == 39
         if turn == 0:
             reserved = torch.cuda.memory_reserved()
             for kind in (runtime.DeviceArray, runtime.Loaded):
@@ -103,7 +103,7 @@ def test_threads_multiply_at_the_same_time(streams):
         thread.start()
     for thread in threads:
         thread.join()
-    assert not wrong and len(matmul.plans) == len(shapes)
+    assert not wrong and len(plans.kept) == len(shapes)
 
 
 def test_a_graph_keeps_what_its_plan_captured():
@@ -140,7 +140,7 @@ JAX = """
 import time
 import jax, jax.numpy as jnp, numpy as np
 import weft
-from weft.multiply import matmul
+from weft.multiply import plans
 
 def small(*shape, seed=0):
     return jax.random.randint(jax.random.PRNGKey(seed), shape, -1, 2).astype(jnp.bfloat16)
@@ -152,7 +152,7 @@ for seed in range(4):
     assert isinstance(found, jax.Array) and (np.asarray(found, np.float64) == want).all()
     found = weft.matmul(a, b, out_dtype="f32", epilogue=weft.Epilogue(bias=bias))
     assert (np.asarray(found, np.float64) == want + np.asarray(bias, np.float64)).all()
-assert [type(plan).__name__ for plan in matmul.plans._known.values()] == ["Handed"] * 2
+assert [type(plan).__name__ for plan in plans.kept._known.values()] == ["Handed"] * 2
 
 big = jnp.ones((8192, 8192), jnp.bfloat16) / 8192
 jax.block_until_ready((weft.matmul(big, big), big @ big))
