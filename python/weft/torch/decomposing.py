@@ -18,7 +18,11 @@ _REFUSED = ("promote", "accumulate", "kind_a", "kind_b", "scale_block", "bit_op"
 def _matmul(
     a: Tensor,
     b: Tensor,
-    *added: Operand,
+    bias: Operand = None,
+    residual: Operand = None,
+    c: Operand = None,
+    alphas: Operand = None,
+    *,
     alpha: float = 1.0,
     beta: float | None = None,
     activation: str | None = None,
@@ -28,7 +32,6 @@ def _matmul(
 ) -> Tensor:
     if refused := [name for name in _REFUSED if options.get(name)]:
         raise WeftError(f"weft.matmul: from_torch compiles products without {' and '.join(refused)}")
-    bias, residual, c, alphas = (*added, *[None] * 4)[:4]
     dtype = a.dtype if out_dtype is None else out_dtype
     wide = torch.promote_types(a.dtype, dtype) if dtype.itemsize > 1 else a.dtype
     z = torch.matmul(a.to(wide), b.to(wide))
