@@ -134,20 +134,20 @@ class TeamProduct:
         """A, B, D and what the epilogue reads; with `members`, D and the residual as batches of so many
         matrices.
         """
-        a, b, *rest = map(arrays.view, operands)
-        views = [a, b, arrays.view(d), *rest]
-        roles = [role for role, *_ in self.added]
-        for number, role in enumerate(roles):
-            if role == "scale_a":
-                views[3 + number] = array_views.transposed(views[3 + number])
-        batched = [2, *(3 + number for number, role in enumerate(roles) if role == "residual")]
-        for number in batched if members else []:
-            views[number] = self.batch(views[number], members or 1)
-        return views
+        roles = "a", "b", *(role for role, *_ in self.added)
+        views = dict(zip(roles, map(arrays.view, operands), strict=True))
+        out = arrays.view(d)
+        if "scale_a" in views:
+            views["scale_a"] = array_views.transposed(views["scale_a"])
+        if members:
+            out = self.batch(out, members)
+            if "residual" in views:
+                views["residual"] = self.batch(views["residual"], members)
+        a, b, *rest = views.values()
+        return [a, b, out, *rest]
 
-    def batch(self, array: ArrayView, members: int) -> ArrayView:
+    def batch(self, view: ArrayView, members: int) -> ArrayView:
         """A matrix as a batch of so many matrices, one below the other."""
-        view = arrays.view(array)
         rows, columns = view.shape
         shape = members, rows // members, columns
         return replace(view, shape=shape, strides=(shape[1] * view.strides[0], *view.strides))

@@ -19,6 +19,7 @@ from torch.nn import functional
 from weft.dialects.product_types import GROUP_ROWS
 from weft.errors import WeftError
 from weft.launch.arrays import type_name
+from weft.torch.operators import PRODUCTS
 from weft.torch.signatures import Gradients, Operand, Operands, Options
 from weft.torch.transforms import Arguments, differentiable, refuse_gradients
 
@@ -36,8 +37,8 @@ FORWARD_MODE = (
 def register() -> None:
     """Registers errors for operators that have no gradients."""
     why = "out must be None where gradients are computed: copy the result to it, or use torch.no_grad()"
-    for name in ("matmul_out", "scaled_matmul_out", "grouped_matmul_out"):
-        overload = getattr(torch.ops.weft, name).default
+    for name in PRODUCTS:
+        overload = getattr(torch.ops.weft, f"{name}_out").default
         refuse_gradients(overload, f"weft.matmul: {why}", FORWARD_MODE)
 
 

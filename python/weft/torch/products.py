@@ -72,8 +72,9 @@ def _of_matrices(
     if epilogue is not None:
         bias, activation, residual = epilogue.bias, epilogue.activation, epilogue.residual
     groups = None if groups is row_ends is k_ends is None else [groups, row_ends, k_ends]
-    if out is not None or scales is not None or groups is not None:
-        _check_tangents(a, b, c, bias, residual)
+    is_plain = out is scales is groups is None
+    if not is_plain and any(x is not None and has_tangent(x) for x in (a, b, c, bias, residual)):
+        raise WeftError(FORWARD_MODE)
     a, b = (a.mT if transpose_a else a), (b.mT if transpose_b else b)
     if not isinstance(alpha, Real):
         alpha, alphas = 1.0, alpha
@@ -102,13 +103,6 @@ def _of_matrices(
     operator = getattr(torch.ops.weft, f"{name}_out")
     operator(*operands, activation=activation, **options, out=out)
     return out
-
-
-def _check_tangents(*tensors: Operand) -> None:
-    """Raises WeftError for a tensor that PyTorch differentiates in forward mode."""
-    for tensor in tensors:
-        if tensor is not None and has_tangent(tensor):
-            raise WeftError(FORWARD_MODE)
 
 
 def _options(

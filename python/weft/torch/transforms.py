@@ -167,15 +167,7 @@ def without_gradients(overload: OpOverload, refusal: str) -> Kernel:
     def backward(ctx: FunctionCtx, *gradients: Tensor) -> NoReturn:
         raise WeftError(refusal)
 
-    def save(
-        ctx: FunctionCtx,
-        inputs: tuple[Tensor, ...],
-        keyword_only_inputs: Mapping[str, object],
-        output: Tensor,
-    ) -> None:
-        """Keeps nothing."""
-
-    return differentiable(overload, save, backward, refusal)
+    return differentiable(overload, lambda *_, **__: None, backward, refusal)
 
 
 def refuse_gradients(overload: OpOverload, why: str, tangents: str = "") -> None:

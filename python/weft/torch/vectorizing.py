@@ -10,7 +10,7 @@ from torch import Tensor
 from torch._functorch.autograd_function import VmapInfo
 
 from weft.errors import WeftError
-from weft.torch.operators import LIBRARY
+from weft.torch.operators import LIBRARY, PRODUCTS
 from weft.torch.signatures import Kernel, Operand
 from weft.torch.transforms import one_by_one
 
@@ -21,8 +21,8 @@ def register() -> None:
     for name in ("scaled_matmul", "grouped_matmul", "attention", "attention_backward"):
         torch.library.register_vmap(f"weft::{name}", each_member(getattr(torch.ops.weft, name)), lib=LIBRARY)
     torch.library.register_vmap("weft::matmul_int4", _mapped_int4, lib=LIBRARY)
-    for name in ("matmul_out", "scaled_matmul_out", "grouped_matmul_out"):  # have no rules with `out`
-        LIBRARY.impl(name, _refuse, "FuncTorchBatched")
+    for name in PRODUCTS:  # have no rules with `out`
+        LIBRARY.impl(f"{name}_out", _refuse, "FuncTorchBatched")
 
 
 def each_member(operator: Kernel) -> Kernel:
