@@ -28,7 +28,7 @@ def _gathered(a: Array, b: Array, *, epilogue: Any = None, scales: Any = None, *
     """The function by its operator, where PyTorch has to see the call. Each of several products gathers."""
     if not isinstance(b, list | tuple):
         return _by_operator(_GATHER, a, b, epilogue=epilogue, scales=scales, **options)
-    calls = zip(b, gather.epilogues(b, epilogue), gather.pairs(_GATHER, scales, len(b)), strict=True)
+    calls = zip(b, gather.epilogues(b, epilogue), gather.pairs(scales, len(b)), strict=True)
     return [_by_operator(_GATHER, a, each, epilogue=own, scales=pair, **options) for each, own, pair in calls]
 
 

@@ -66,7 +66,7 @@ def several(
     schedule: AnySchedule | str | None,
 ) -> list[Array]:
     """The products with several `b`."""
-    groups = list(map(added_to, epilogue, pairs(_NAME, scales, len(bs))))
+    groups = list(map(added_to, epilogue, pairs(scales, len(bs))))
     activations = [None if each is None else each.activation for each in epilogue]
 
     def describe() -> Products:
@@ -85,14 +85,14 @@ def several(
         return plan_of(_NAME, Several, team, operands, options, describe).run(operands)
 
 
-def pairs(name: str, scales: object, count: int) -> list[Scales | None]:
+def pairs(scales: object, count: int) -> list[Scales | None]:
     """The scales of A and of each of several B."""
     if scales is None:
         return [None] * count
     pair = scales if isinstance(scales, list | tuple) and len(scales) == 2 else (None, None)
     of_a, of_bs = pair
     if not isinstance(of_bs, list | tuple) or len(of_bs) != count:
-        raise WeftError(f"{name}: with a list of b, scales must be those of a, and a list of as many")
+        raise WeftError(f"{_NAME}: with a list of b, scales must be those of a, and a list of as many")
     return [(of_a, of_b) for of_b in of_bs]
 
 

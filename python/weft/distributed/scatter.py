@@ -12,7 +12,7 @@ from weft.dialects.schedule import WarpgroupSchedule
 from weft.distributed.devices import Array, Memory, Queue
 from weft.distributed.plans import Function, Plan
 from weft.distributed.products import Sizes, TeamProduct, check_scaled_rows
-from weft.distributed.teams import Half, Team
+from weft.distributed.teams import HALVES, Half, Team
 from weft.errors import WeftError, not_a_multiple
 from weft.launch import arrays
 from weft.launch.arrays import ArrayView
@@ -114,7 +114,9 @@ class Sums(Plan):
 
     def of_team(self, memory: Sequence[Memory]) -> list[ArrayView]:
         """The memory of the team, as the kernel takes it."""
-        return self.memory.of_sums(self.sums, self.product.sums, self.parts)
+        data, flags, *_ = memory
+        sums = data.view((HALVES * self.sums,), self.product.sums)
+        return [sums, flags.view((HALVES * self.parts,), "i32"), *self.memory.views()]
 
 
 class Scatter(Sums):
@@ -144,9 +146,8 @@ class CopiedScatter(Scatter):
 
     more = (("bands", "i32", 2),)
 
-    def __init__(self, product: TeamProduct, team: Team) -> None:
-        super().__init__(product, team)
-        size, ctas = team.size, self.schedule.ctas
+    def reserve(self) -> None:
+        team, size, ctas = self.team, self.team.size, self.schedule.ctas
         of_tile = ctas * self.schedule.warpgroups
         tiles = self.parts // size // of_tile
         bands = max(min(tiles * ctas // _TILES_OF_BAND, _MOST_BANDS, tiles), 1)
@@ -159,10 +160,7 @@ class CopiedScatter(Scatter):
         team.barrier()  # of which captured calls need one
         parts = 2 * (size - 1)
         self.exchange.reserve(parts * self._bytes, parts * _MOST_BANDS * _FLAG)
-        self._captured = None if team.devices.graphs_wait else Scatter(product, team)
-
-    def reserve(self) -> None:
-        """The exchange has the memory."""
+        self._captured = None if team.devices.graphs_wait else Scatter(self.product, team)
 
     def add(self, queue: Queue, operands: Sequence[Array], d: Array) -> None:
         team, pushes = self.team, self.team.devices.pushes

@@ -228,11 +228,6 @@ class Counted:
         """The addresses and the state, for a kernel."""
         return [self.peers.view((self.ranks, 2), "i64"), self.state.view((_STATE + MOST_SLICES,), "i32")]
 
-    def of_sums(self, sums: int, kind: str, parts: int) -> list[ArrayView]:
-        """The arguments of a kernel that sends so many sums of a type, with a flag for each part."""
-        data, flags = self.data.view((HALVES * sums,), kind), self.flags.view((HALVES * parts,), "i32")
-        return [data, flags, *self.views()]
-
 
 _lock = locks.lock()
 _teams: WeakValueDictionary[str, Team] = WeakValueDictionary()
