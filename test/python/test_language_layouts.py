@@ -242,7 +242,7 @@ with w.role():
     t = w.by_lanes(w.zeros((64, 64)))
     w.sum(t, axis=1) + w.zeros((1, 24))
 
-# like must be a tile with columns, or a vector of columns, got a fragment of 64 w\.f32$
+# or a vector of columns, got a fragment of 64 w\.f32: use w\.load_column for it$
 with w.role():
     w.load_row(x[0, 0], like=w.zeros(64))
 """

@@ -230,6 +230,87 @@ def test_a_vector_has_elements_for_all_threads_of_a_cta():
         kernel.compile()
 
 
+@pytest.mark.parametrize("threads", [32, 96, 256])
+def test_a_vector_that_threads_share_goes_through_shared_memory(threads):
+    @w.kernel(threads=lambda T: T)
+    def kernel(x: w.In["n", w.f32], y: w.Out["n", w.f32], *, T):
+        v = w.load(x[0], 8 * T)
+        buffer = w.shared(1, 8 * T, w.f32)
+        w.store_row(v + 1.0, buffer)
+        w.barrier()
+        w.store(w.load_column(buffer, like=v) + w.load(buffer[0, 8 * T - 1 - w.row(v)]), y[0])
+
+    x = np.random.default_rng(0).integers(0, 9, 8 * threads).astype(np.float32)
+    y = np.zeros_like(x)
+    clean(kernel.emulate(x, y, T=threads))
+    assert np.array_equal(y, x + x[::-1] + 2)
+
+
+@pytest.mark.each_value(1)
+@pytest.mark.parametrize("threads", [32, 160, 992])
+@pytest.mark.parametrize("dtype", [np.uint8, np.float16, np.int64, ml_dtypes.float8_e4m3fn, np.bool_])
+def test_rows_outside_of_an_array_are_loaded_with_a_value(dtype, threads):
+    @w.kernel(grid=lambda x: (x.rows, x.matrices), threads=lambda T: T)
+    def kernel(x: w.In["b m n"], y: w.Out["b m k"], *, T, N):
+        row, matrix = w.cta(0), w.cta(1)
+        w.store(w.load(x[matrix - 1, row + 1, row * 0 - 3], N, outside=1), y[matrix, row, 0])
+
+    count = 12 * threads
+    x = np.random.default_rng(0).integers(0, 9, (2, 4, count)).astype(dtype)[:, ::2, 1:]
+    y, expected = np.zeros((2, 2, count), dtype), np.ones((2, 2, count), dtype)
+    expected[1, 0, 3:] = x[0, 1, : count - 3]
+    clean(kernel.emulate(x, y, T=threads, N=count))
+    assert np.array_equal(y, expected)
+
+
+@pytest.mark.parametrize(
+    "threads, message, body",
+    [
+        (
+            1024,
+            "needs 100 registers of each thread, and each of 1024 has 64: loop over parts of it$",
+            lambda x, _: w.load(x[0], 102400),
+        ),
+        (
+            128,
+            "a thread has 255: loop over parts of it, or use more threads$",
+            lambda x, _: w.load(x[0], 32768),
+        ),
+        (
+            256,
+            "like must be a vector of 2048 elements, got a fragment of 1024 w.f32: leave it out",
+            lambda x, _: w.load(x[0], 2048, like=w.load(x[0], 1024)),
+        ),
+        (
+            256,
+            "axis must be 0, or None, of a fragment of 1024 w.f32, got 1",
+            lambda x, _: w.max(w.load(x[0], 1024), 1),
+        ),
+        (256, r"w\.row\(v\) has the indices of a vector", lambda x, _: w.column(w.load(x[0], 1024))),
+        (
+            32,
+            r"a vector of rows must be executed by whole warpgroups, .* or w\.zeros\(128, like=v\)",
+            lambda x, _: w.load(x[0], 128) + w.zeros(128),
+        ),
+        (96, "w.load_contiguous must be executed by whole warpgroups", lambda _, b: w.load_contiguous(b)),
+        (96, "w.by_lanes must be executed by whole warpgroups", lambda x, _: w.by_lanes(w.load(x[0], 384))),
+        (
+            256,
+            "w.by_lanes expects a fragment of one warpgroup, got a fragment of 1024 w.f32 of 8 warps",
+            lambda x, _: w.lane_parts(w.load(x[0], 1024)),
+        ),
+    ],
+)
+def test_mistakes_with_vectors_that_all_threads_share(threads, message, body):
+    @w.kernel(threads=threads)
+    def kernel(x: w.In["n", w.f32]):
+        body(x, w.shared(8, 128, w.f32))
+
+    with pytest.raises(weft.WeftError) as raised:
+        kernel.compile(arch="sm_90a")
+    assert re.search(message, raised.value.diagnostics[0].message)
+
+
 MISTAKES = r"""
 # a vector must have a multiple of 512 elements, got 100: use 512, as loads and stores leave out
 with w.role():

@@ -9,7 +9,7 @@ from weft.dialects import tile
 from weft.errors import Diagnostic, Location, WeftError
 from weft.ir import callers
 from weft.isa.async_copy import TMA
-from weft.isa.chips import BARRIERS, LANES, WARPGROUP
+from weft.isa.chips import BARRIERS, WARPGROUP
 from weft.language.capture import tracing_state
 from weft.language.messages.mistakes import mistake
 from weft.language.values import registers
@@ -262,17 +262,18 @@ class Trace:
         if self._anchor is not None or self._entered or self.role:
             raise mistake(f"{subject} must be made before the first role, outside of loops and branches")
 
-    def check_whole(self, subject: str, threads: int = LANES) -> None:
-        """Raises WeftError where not all threads of a warp, or of a group of so many `threads`, execute what
-        needs them.
-        """
+    def check_whole(self, subject: str) -> None:
+        """Raises WeftError in the block of one thread, for what whole warpgroups execute."""
         if self.one_thread:
             raise mistake(f"{subject} must be executed by whole warpgroups, so it can't be in w.one_thread()")
-        if self.role is None and self.threads % threads:
-            groups = "warps" if threads == LANES else "warpgroups"
+
+    def check_warpgroups(self, subject: str) -> None:
+        """Raises WeftError for what each warpgroup has, where a CTA without roles has other threads."""
+        if self.role is None and not self.one_thread and self.threads % WARPGROUP:
+            vector = f"v = w.load(x[i, j], {4 * self.threads}) or w.zeros({4 * self.threads}, like=v)"
             raise mistake(
-                f"{subject} must be executed by whole {groups}, and threads={self.threads} is no multiple of "
-                f"{threads}: use one, or single elements x[i, j]"
+                f"{subject} must be executed by whole warpgroups, and threads={self.threads} is no multiple "
+                f"of {WARPGROUP}: use one, or a flat vector, {vector}, or single elements x[i, j]"
             )
 
     def check_whole_in_role(self, subject: str) -> Role:

@@ -47,6 +47,11 @@ def by_lanes(x: object) -> Fragment:
     """
     if not isinstance(x, Fragment):
         raise mistake(f"w.by_lanes expects a fragment, got {x}")
+    trace.current().check_warpgroups("w.by_lanes")
+    if (warps := x.layout.span("warpid")) > WARPS:
+        raise mistake(
+            f"w.by_lanes expects a fragment of one warpgroup, got {x} of {warps} warps: store it whole"
+        )
     count, run = x.lane.type.shape[0], 0 if x.dtype == i1 else registers.MOST_BYTES // x.dtype.bytes
     if not run or count % run:
         raise mistake(f"a lane must hold a multiple of {registers.MOST_BYTES} bytes of the fragment, got {x}")

@@ -106,6 +106,7 @@ def load_contiguous(buffer: object) -> Fragment:
     """
     if not isinstance(buffer, Buffer) or buffer.transposed:
         raise mistake(f"w.load_contiguous expects a buffer that isn't transposed, got {buffer}")
+    trace.current().check_warpgroups("w.load_contiguous")
     rows, columns = buffer.shape
     run = rows * columns // WARPGROUP
     if rows * columns % WARPGROUP or columns % run:

@@ -92,8 +92,9 @@ def load(
     The fragment has the layout of `like`, by default that of the sums of `w.gemm`. From an array it has this
     `shape`, and elements outside of the array are `outside`.
 
-    A `shape` that is one number, a multiple of 512, loads a vector: so many elements along the array's last
-    dimension. Of each 512, a thread has four that follow each other, which it loads at once.
+    A `shape` that is one number loads a flat vector: so many elements along the array's last dimension, which
+    the threads of the warpgroup share, or in a kernel without roles, all threads of the CTA. It is a multiple
+    of four times their number. A thread has eight elements, or four, that follow each other.
 
     An index may also be a fragment of i32: `w.load(x[rows, column], (64, 32))` loads a part of each row of a
     vector of 64 row numbers, and `w.load(table[t])` an element for each one of `t`. Elements outside are 0.
@@ -116,7 +117,9 @@ def load(
         raise mistake(f"w.load expects a buffer, or an element of an array as a[row, column], got {source}")
     shape = like.shape if shape is None and like is not None else shape
     shape = shape[0] if isinstance(shape, tuple) and len(shape) == 1 else shape
-    if isinstance(shape, int) and (like is None or like.shape == (shape,)):
+    if isinstance(shape, int):
+        if like is not None and like.shape != (shape,):
+            raise mistake(f"like must be a vector of {shape} elements, got {like}: leave it out")
         return flat_vectors.load(source, shape, like, outside)
     if (
         not isinstance(shape, tuple)

@@ -123,8 +123,9 @@ def _reduce(x: object, name: str, axis: int | None, within: str | None) -> Fragm
     axis = _checked_axis(x, axis, name)
     if not isinstance(x, Fragment) or axis is None or (len(x.shape) == 1 and axis == 0):
         return total(x, name, axis, within)
-    if len(x.shape) != 2 or axis not in (0, 1):
-        raise mistake(f"axis must be 0 or 1, of a fragment of rows and columns, got axis {axis} of {x}")
+    if axis not in range(len(x.shape)):
+        axes = "0 or 1" if len(x.shape) == 2 else "0, or None"
+        raise mistake(f"axis must be {axes}, of {x}, got {axis}")
     if within not in (None, "lane"):
         raise mistake(f"within must be None or 'lane', got {within!r}")
     distances = registers.shuffles(x.layout, x.shape, axis)

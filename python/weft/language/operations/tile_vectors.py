@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from weft.dialects import tile
 from weft.dialects.tile import FragmentType
+from weft.isa.chips import WARPS
 from weft.language.capture import trace
 from weft.language.messages.mistakes import mistake
 from weft.language.operations import reductions
@@ -48,7 +49,8 @@ def load_row(source: object, *, like: Fragment, outside: object = 0) -> Fragment
 def _of_columns(like: object) -> Layout:
     """The layout of a vector of the columns of a fragment."""
     if not isinstance(like, Fragment) or not like.has_columns:
-        raise mistake(f"like must be a tile with columns, or a vector of columns, got {like}")
+        hint = ": use w.load_column for it" if isinstance(like, Fragment) else ""
+        raise mistake(f"like must be a tile with columns, or a vector of columns, got {like}{hint}")
     return like.layout if len(like.shape) == 1 else registers.without_axis(like.layout, like.shape, 0)
 
 
@@ -68,8 +70,9 @@ def _vector_of_buffer(source: Buffer, layout: Layout, columns: int) -> Fragment:
 
 
 def load_column(source: object, *, like: Fragment, outside: object = 0) -> Fragment:
-    """Loads a vector for the rows of a tile, from an element of an array whose last dimension is these rows,
-    or from a buffer of one row. Fewer elements of a buffer, which divide the rows, are repeated.
+    """Loads a vector for the rows of a tile, or one like another vector, from an element of an array whose
+    last dimension is these rows, or from a buffer of one row. Fewer elements of a buffer, which divide the
+    rows, are repeated.
 
     Elements outside of the array are `outside`.
     """
@@ -82,8 +85,9 @@ def load_column(source: object, *, like: Fragment, outside: object = 0) -> Fragm
     if isinstance(source, Buffer):
         if source.shape[0] != 1 or rows % source.shape[1]:
             raise mistake(f"w.load_column expects a buffer of 1 x {rows} or a divisor of it, got {source}")
-        repeated = source.shape[1] < rows
-        return (_repeated if repeated else _vector_of_buffer)(source, layout, rows)
+        # A fragment of one row, as `_vector_of_buffer` loads it, is that of a warp or a warpgroup.
+        singly = source.shape[1] < rows or layout.span("warpid") not in (1, WARPS)
+        return (_repeated if singly else _vector_of_buffer)(source, layout, rows)
     return _by_elements(_element(source, "w.load_column"), layout, rows, outside)
 
 

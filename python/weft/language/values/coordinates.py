@@ -80,7 +80,8 @@ def column(like: Fragment) -> Coordinates:
 
 def _along(like: Fragment, axis: int) -> Coordinates:
     if not isinstance(like, Fragment) or len(like.shape) <= axis:
-        raise mistake(f"expects a fragment with {'columns' if axis else 'rows'}, got {like}")
+        hint = ": w.row(v) has the indices of a vector" if axis and isinstance(like, Fragment) else ""
+        raise mistake(f"expects a fragment with {'columns' if axis else 'rows'}, got {like}{hint}")
     digits = fragment_registers.lane_digits(like.layout, like.shape)
     if digits is None:
         raise mistake(f"the lanes of {like} have no regular coordinates: its layout is {like.layout}")

@@ -7,7 +7,7 @@ from weft.dialects import tile
 from weft.dialects.tile import FragmentType
 from weft.errors import WeftError, shown
 from weft.ir import callers
-from weft.isa.chips import THREAD_REGISTERS, WARPGROUP
+from weft.isa.chips import REGISTERS, THREAD_REGISTERS
 from weft.language.capture import trace
 from weft.language.capture.carried import Carried
 from weft.language.messages.mistakes import at, check_value, mistake
@@ -54,16 +54,23 @@ class Fragment(operators.Operators, Carried):
 
     def _check_fits(self) -> None:
         """Raises WeftError for more registers than a thread has: the compiler would spill them."""
-        kind, role = self.lane.type, trace.current().role
-        bits = kind.element_type.width
+        kind, current = self.lane.type, trace.current()
+        role, bits = current.role, kind.element_type.width
         needed = kind.shape[0] * bits // 32 if bits > 1 else 0
-        most = (role.registers if role is not None else 0) or THREAD_REGISTERS
+        share = min(REGISTERS // current.threads, THREAD_REGISTERS)
+        most = share if role is None else role.registers or THREAD_REGISTERS
         if needed <= most:
             return
-        where = "this role has" if most < THREAD_REGISTERS else "a thread has"
+        where = "this role has" if role is not None else f"each of {current.threads} has"
+        if most >= THREAD_REGISTERS:
+            where = "a thread has"
         fitting = self.columns * most // needed // 8 * 8
         if len(self.shape) == 1:
-            remedy = "loop over parts of it, or divide it among more warpgroups"
+            remedy = "loop over parts of it"
+            if role is not None:
+                remedy += ", or divide it among more warpgroups"
+            elif most == THREAD_REGISTERS:
+                remedy += ", or use more threads"
         else:
             nearest = f", at most {fitting} at once" if fitting else ""
             remedy = f"loop over parts of its columns{nearest}, or divide the rows among more warpgroups"
@@ -400,6 +407,5 @@ def layout_for(shape: tuple[int, ...], like: Fragment | None) -> Layout:
             f"{columns}"
         )
     current = trace.current()
-    if current.role is None and not current.one_thread:
-        current.check_whole("a tile", WARPGROUP)
+    current.check_warpgroups("a tile" if len(shape) == 2 else "a vector of rows")
     return current.sums(shape)
