@@ -286,6 +286,11 @@ def test_rows_outside_of_an_array_are_loaded_with_a_value(dtype, threads):
             "axis must be 0, or None, of a fragment of 1024 w.f32, got 1",
             lambda x, _: w.max(w.load(x[0], 1024), 1),
         ),
+        (
+            256,
+            r"w.store expects an element of an array, as d\[row, column\], or a buffer, got the array 'x'",
+            lambda x, _: w.store(w.load(x[0], 1024), x),
+        ),
         (256, r"w\.row\(v\) has the indices of a vector", lambda x, _: w.column(w.load(x[0], 1024))),
         (
             32,
@@ -303,7 +308,7 @@ def test_rows_outside_of_an_array_are_loaded_with_a_value(dtype, threads):
 )
 def test_mistakes_with_vectors_that_all_threads_share(threads, message, body):
     @w.kernel(threads=threads)
-    def kernel(x: w.In["n", w.f32]):
+    def kernel(x: w.Out["n", w.f32]):
         body(x, w.shared(8, 128, w.f32))
 
     with pytest.raises(weft.WeftError) as raised:

@@ -205,9 +205,9 @@ def store(
         fragment._refuse()
     if not isinstance(fragment, Fragment):
         raise mistake(f"w.store expects a fragment, got {fragment}: an element is stored by d[i, j] = value")
-    if len(fragment.shape) != 2 and not isinstance(to, Gathered):
+    if len(fragment.shape) != 2 and isinstance(to, (Place, Buffer)):
         has_copies = any(it.extent > 1 for it in fragment.layout.replica)
-        if not isinstance(to, Place) or len(fragment.shape) != 1 or has_copies:
+        if isinstance(to, Buffer) or has_copies:
             raise mistake(f"w.store expects a tile of rows and columns, got {fragment}: use w.store_column")
         check_written(to, fragment.dtype)
         flat_vectors.store(fragment, to, via, rows)
