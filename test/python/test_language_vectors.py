@@ -221,6 +221,13 @@ def test_rows_that_threads_share_take_few_registers():
     assert used.registers <= 128 and not used.spill_stores
 
 
+def test_meta_parameters_may_be_integers_of_numpy():
+    x = np.arange(512, dtype=np.float32).reshape(2, 256)
+    y, up_to, best = np.zeros_like(x), np.zeros(x.shape, np.float32), np.zeros(2, np.int32)
+    clean(shared_rows.emulate(x, y, up_to, best, N=np.int64(256), T=np.int32(64)))
+    assert np.array_equal(best, [255, 255]) and np.array_equal(up_to, x.cumsum(1))
+
+
 def test_a_vector_has_elements_for_all_threads_of_a_cta():
     @w.kernel(threads=256)
     def kernel(x: w.In["n", w.f32]):

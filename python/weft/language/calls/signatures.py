@@ -4,6 +4,7 @@ import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from numbers import Integral
 
 from weft.compiler.launch_record import ScalarArgument
 from weft.errors import Diagnostic, Location, WeftError, about, shown
@@ -309,7 +310,8 @@ class Signature:
                 raise WeftError(
                     f"kernel {self.name}: meta-parameter '{name}' must be hashable, got {shown(value)}"
                 ) from None
-            result[name] = value
+            # NumPy's integers are sizes and numbers of threads, too.
+            result[name] = int(value) if isinstance(value, Integral) and not isinstance(value, int) else value
         return result
 
 
