@@ -6,8 +6,6 @@ import numpy as np
 import pytest
 
 import weft
-from weft.emulator.instructions import tcgen05_copy
-from weft.isa.tcgen05 import copy as isa
 from weft.isa.tcgen05.tensor_layouts import operand_a, scales, scales_of_b
 from weft.layout import AXES, Layout
 from weft.layout.iterators import point_table
@@ -195,9 +193,3 @@ def test_packed_elements_are_copied_as_they_are():
         found = plan(*(ir.Type.parse(kind(*each)) for each in ((source, "shared"), (target, "tmem"))))
     assert [(each.shape, each.column) for each, _ in found.copies] == [("128x256b", 0)]
     assert not found.source_format
-
-
-@pytest.mark.parametrize(("shape", "multicast"), isa.CP_SHAPES)
-def test_the_emulator_has_the_same_lanes(shape, multicast):
-    form = isa.Cp(shape, multicast, 1)
-    assert (np.array(isa.copied_lanes(shape, multicast)) == tcgen05_copy._destinations(form)).all()

@@ -13,7 +13,7 @@
 // B200:      gpu        B200: 148 multiprocessors at 1.9 GHz
 // B200-NEXT: schedule   block 256x{{[0-9]+}}x64, 2 accumulators, {{[0-9]+}} stages, {{.*}}pairs
 // B200-NEXT: predicted  {{[0-9.]+}} us, {{[0-9]+}} TFLOP/s, bound by power
-// B200-NEXT: parts      tensor cores {{[0-9.]+}}, shared memory {{[0-9.]+}}, TMA {{.*}}, tail {{.*}}, launch {{[0-9.]+}} us
+// B200-NEXT: parts      tensor cores {{[0-9.]+}}, shared memory {{[0-9.]+}}, TMA {{.*}}, tail {{.*}}, launch {{[0-9.]+}}, power {{[0-9.]+}} us
 
 // Two schedules, the faster one first.
 // RUN: weft predict %s --kernel fixed --arch sm_90a --schedule "{block = array<i64: 64, 64, 64>, warpgroups = 1, stages = 2}" \
