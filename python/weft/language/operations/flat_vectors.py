@@ -1,6 +1,7 @@
 """Loads and stores of vectors and buffers of which each thread has elements that follow each other."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from weft.dialects import tile
 from weft.dialects.tile import FragmentType
@@ -92,12 +93,9 @@ def store(fragment: Fragment, to: Place, via: object, rows: object) -> None:
         raise mistake("via and rows are for tiles of an array, not for vectors")
     vector_ = _Vector(to, fragment.shape[0], fragment.layout)
     elements = emit.elements(emit.bits(fragment.lane, addresses.stored_type(fragment.dtype.type)))
-
-    def stores(width: int) -> Callable[[], list[ir.Value]]:
-        return lambda: vector_.store(elements, width)
-
+    stores = (partial(vector_.store, elements, width) for width in (vector_.width, 1))
     with emit.when(reductions.first_of_copies(fragment.layout)):
-        vector_.either([], stores(vector_.width), stores(1))
+        vector_.either([], *stores)
 
 
 def load_contiguous(buffer: object) -> Fragment:
@@ -182,14 +180,14 @@ class _Vector:
         return vector.bitcast(kind, lane)
 
     def _loaded(
-        self, offsets: Sequence[int], width: int, default: ir.Value, more: ir.Value | int = 0
+        self, offsets: Sequence[int], width: int, default: ir.Value, first: ir.Value | None = None
     ) -> ir.Value:
-        """Elements at these distances, plus `more`, from the lane's first one."""
+        """Elements at these distances from one of the lane's, by default from its first one."""
         elements = list[ir.Value]()
         kind = self.element if width == 1 else ir.VectorType.get([width], self.element)
         fill = default if width == 1 else vector.broadcast(kind, default)
-        first = emit.value(emit.add(self.first, more))
-        address = self._address if isinstance(more, int) else self._at(first)
+        address = self._address if first is None else self._at(first)
+        first = self.first if first is None else first
 
         def read(at: ir.Value, is_inside: ir.Value) -> ir.Value:
             return emit.either(is_inside, [kind], lambda: [llvm.load(kind, at)], lambda: [fill])[0]
@@ -206,7 +204,8 @@ class _Vector:
         each = count * self.run // len(self.offsets)
 
         def loaded(number: ir.Value, words: list[ir.Value]) -> list[ir.Value]:
-            run = self._loaded(range(self.run), 1, default, emit.mul(number, step))
+            first = emit.value(emit.add(self.first, emit.mul(number, step)))
+            run = self._loaded(range(self.run), 1, default, first)
             new = emit.elements(vector.bitcast(ir.VectorType.get([each], emit.i32()), run))
             return [
                 arith.select(emit.equal(number, n // each), new[n % each], old) for n, old in enumerate(words)
