@@ -136,7 +136,7 @@ class LoadOp(Op, dialect=Tile, name="load", traits=[reads("source")]):
 
     def check(self) -> str | None:
         if not is_fragment(self.fragment):
-            return f"expects to return a tile.fragment, got {self.fragment.type}"
+            return f"expects to return a tensor with a #tile.layout, got {self.fragment.type}"
         if is_memref(self.source):
             wrong = matrix_complaint("the source", self.source, ELEMENT_TYPES)
         else:
@@ -179,7 +179,7 @@ class LoadRowOp(Op, dialect=Tile, name="load_row", traits=[reads("source")]):
 
     def check(self) -> str | None:
         if not is_fragment(self.fragment):
-            return f"expects to return a tile.fragment, got {self.fragment.type}"
+            return f"expects to return a tensor with a #tile.layout, got {self.fragment.type}"
         if is_buffer(self.source):
             shape = self.source.type.shape
             if is_tensor_buffer(self.source):
@@ -241,7 +241,7 @@ class StoreOp(Op, dialect=Tile, name="store", traits=[writes("destination")]):
 
     def check(self) -> str | None:
         if not is_fragment(self.fragment):
-            return f"expects a tile.fragment, got {self.fragment.type}"
+            return f"expects a tensor with a #tile.layout, got {self.fragment.type}"
         wrong = None
         if not is_buffer(self.destination):
             wrong = matrix_complaint("the destination", self.destination, ELEMENT_TYPES)
@@ -282,7 +282,7 @@ class ToLaneOp(Op, dialect=Tile, name="to_lane", traits=[Pure]):
 
 def _lane_complaint(fragment: ir.Value, lane: ir.Value) -> str | None:
     if not is_fragment(fragment):
-        return f"expects a tile.fragment, got {fragment.type}"
+        return f"expects a tensor with a #tile.layout, got {fragment.type}"
     want = fragment.type.lane_type
     return None if lane.type == want else f"expects {want} for a lane of {fragment.type}, got {lane.type}"
 

@@ -116,7 +116,7 @@ class GemmAsyncOp(Op, dialect=Tile, name="gemm_async", traits=[ORDERS]):
 
     def check(self) -> str | None:
         if not (is_fragment(self.a) or is_buffer(self.a)):
-            return f"expects A to be a tile.fragment or tile.buffer, got {self.a.type}"
+            return f"expects A to be a tensor with a #tile.layout or a tile.buffer, got {self.a.type}"
         if not is_buffer(self.b):
             return f"expects B to be a tile.buffer, got {self.b.type}"
         if str(self.accumulate.type) != "i1":

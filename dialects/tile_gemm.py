@@ -124,7 +124,7 @@ def _tile_complaint(tiles: Sequence[tuple[str, ir.Value]]) -> str | None:
     """Why a value isn't a tile of rank 2."""
     for name, value in tiles:
         if not (is_fragment(value) or is_buffer(value)):
-            return f"expects {name} to be a tile.fragment or tile.buffer, got {value.type}"
+            return f"expects {name} to be a tensor with a #tile.layout or a tile.buffer, got {value.type}"
         if len(value.type.shape) != 2:
             return f"expects {name} of rank 2, got shape {list(value.type.shape)}"
     return None

@@ -1,11 +1,11 @@
 """The types of the `tile` dialect, and what they require of values.
 
-Two types hold a tile. A fragment (`!tile.fragment<array<i64: M, N>, T, #tile.layout<"S[…]">>`) is in the
-registers of a warp, or of the four warps of a warpgroup if its layout contains `warpid` (a vector: of any
-warps of a CTA); the layout maps each element to a lane and a register. A buffer (`!tile.buffer<array<i64: …>,
-T, #tile.layout<"S[…]">, "shared">`) is in a memory; in tensor memory (`"tmem"`), its layout maps each element
-to a lane and a column. Global operands are memrefs; `!tile.map<…>` is a memref as TMA copies its tiles.
-`!tile.ring<stages>` is the barriers of a pipeline.
+Two types hold a tile. A fragment (`tensor<MxNxT, #tile.layout<"S[…]">>`) is in the registers of a warp, or of
+the four warps of a warpgroup if its layout contains `warpid` (a vector: of any warps of a CTA); the layout
+maps each element to a lane and a register. As it is a tensor, upstream's `arith`, `math` and `scf` work on it.
+A buffer (`!tile.buffer<array<i64: …>, T, #tile.layout<"S[…]">, "shared">`) is in a memory; in tensor memory
+(`"tmem"`), its layout maps each element to a lane and a column. Global operands are memrefs; `!tile.map<…>` is
+a memref as TMA copies its tiles. `!tile.ring<stages>` is the barriers of a pipeline.
 """
 
 import operator
@@ -29,6 +29,8 @@ from weft.layout.arguments import unflatten
 from weft.layout.iterators import AXES
 from weft.mlir import cast, ext, ir, strides
 
+CONDITION = "i1"
+"""The type of conditions, which only tiles in registers have."""
 TMEM = "tmem"
 ADDRESS_SPACES = {"shared": 3, "cluster": 7, TMEM: 6}
 """The memories of buffers with LLVM's address spaces: the CTA's own shared memory, that of a peer, or tensor
@@ -129,15 +131,30 @@ class _TileType(Tile.Type):
     groups = property(_groups)
 
 
-class FragmentType(_TileType, name="fragment"):
-    """A tile in the registers of a warp or warpgroup."""
-
-    is_memory = False
+class FragmentType(ir.RankedTensorType):
+    """A tile in the registers of a warp or warpgroup: a tensor with a layout."""
 
     @staticmethod
     def of(shape: Sequence[int], element: ir.Type, layout: Layout | str) -> ir.Type:
         """The type of a tile of `shape` with this layout."""
-        return _sound(FragmentType.get(*_parts(shape, element, layout)))
+        extents, element, layout = _parts(shape, element, layout)
+        if str(element) not in _elements("fragment"):
+            raise WeftError(_of_element("fragment", element).removeprefix("has "))
+        return _sound(FragmentType(ir.RankedTensorType.get(list(extents), element, layout)))
+
+    @property
+    @of_type
+    def shape(self) -> tuple[int, ...]:
+        """The extents."""
+        return tuple(super().shape)
+
+    @property
+    @of_type
+    def layout(self) -> Layout:
+        """Which lane and register holds which element."""
+        return LayoutAttr(self.encoding).layout
+
+    groups = property(_groups)
 
     @property
     @of_type
@@ -264,12 +281,17 @@ def _sound(kind: ir.Type) -> ir.Type:
 
 
 def _complaint(tile: ir.Type, kind: str) -> str | None:
-    if cast(ir.DenseI64ArrayAttr, tile.extents) is None:
-        return f"has a {kind} whose shape must be array<i64: ...>, got {tile.extents}"
+    if not isinstance(tile, FragmentType):
+        if cast(ir.DenseI64ArrayAttr, tile.extents) is None:
+            return f"has a {kind} whose shape must be array<i64: ...>, got {tile.extents}"
+        if cast(ir.TypeAttr, tile.element) is None:
+            return _of_element(kind, tile.element)
+    elif not tile.has_static_shape:
+        return f"has a {kind} of type {tile}: every extent must be a number"
     if not tile.shape or min(tile.shape) < 1:
         return f"has a {kind} of shape {list(tile.shape)}: every extent must be at least 1"
-    if cast(ir.TypeAttr, tile.element) is None or str(tile.element_type) not in ELEMENT_TYPES:
-        return f"has a {kind} of {tile.element}: elements must be one of {', '.join(ELEMENT_TYPES)}"
+    if str(tile.element_type) not in _elements(kind):
+        return _of_element(kind, tile.element_type)
     try:
         _ = tile.groups
         wrong = _layout_complaint(tile.layout, kind, tuple(tile.shape))
@@ -277,6 +299,14 @@ def _complaint(tile: ir.Type, kind: str) -> str | None:
         reason = error.diagnostics[0].message
         return f"has a {kind} of shape {list(tile.shape)} whose layout doesn't fit: {reason}"
     return wrong and f"has a {kind} of layout {tile.layout}: {wrong}"
+
+
+def _of_element(kind: str, element: object) -> str:
+    return f"has a {kind} of {element}: elements must be one of {', '.join(_elements(kind))}"
+
+
+def _elements(kind: str) -> Sequence[str]:
+    return (CONDITION, *ELEMENT_TYPES) if kind == "fragment" else ELEMENT_TYPES
 
 
 def _tensor_complaint(buffer: ir.Type) -> str | None:
@@ -373,6 +403,13 @@ def _overlap(layout: Layout, axes: Sequence[str]) -> str | None:
                 return "its elements must not overlap"
             reach += (it.extent - 1) * it.stride
     return None
+
+
+@ir.register_type_caster(ir.RankedTensorType.static_typeid, replace=True)
+def _tensor(kind: ir.Type) -> ir.Type:
+    """A tensor as the bindings return it: a fragment if it has a layout."""
+    tensor = ir.RankedTensorType(kind)
+    return FragmentType(kind) if isinstance(tensor.encoding, LayoutAttr) else tensor
 
 
 def is_fragment(value: ir.Value) -> bool:

@@ -12,7 +12,7 @@
 !Map = !tile.map<array<i64: 128, 64>, f16, #tile.layout<"S[(128,64):(64,1)] xor 128B">>
 !Columns = !tile.buffer<array<i64: 128, 512>, f32, #tile.layout<"S[(128,512):(1@TLane,1@TCol)]">, "tmem">
 !Accumulator = !tile.buffer<array<i64: 128, 128>, f32, #tile.layout<"S[(128,128):(1@TLane,1@TCol)]">, "tmem">
-!Rows = !tile.fragment<array<i64: 128, 128>, f32, #tile.layout<"S[(4,32,128):(1@warpid,1@laneid,1)]">>
+!Rows = tensor<128x128xf32, #tile.layout<"S[(4,32,128):(1@warpid,1@laneid,1)]">>
 !Ring = !tile.ring<1 : i64>
 
 #one = affine_map<(d0, d1, d2, d3, d4, d5) -> (1, 1, 1)>

@@ -8,9 +8,9 @@
 #a = #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">
 #b = #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">
 #d = #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">
-!A = !tile.fragment<array<i64: 16, 16>, f16, #a>
-!B = !tile.fragment<array<i64: 16, 8>, f16, #b>
-!D = !tile.fragment<array<i64: 16, 8>, f32, #d>
+!A = tensor<16x16xf16, #a>
+!B = tensor<16x8xf16, #b>
+!D = tensor<16x8xf32, #d>
 
 #one = affine_map<(d0, d1, d2, d3, d4, d5) -> (1, 1, 1)>
 

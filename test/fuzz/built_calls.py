@@ -172,7 +172,7 @@ def scope(module: Any) -> Any:
 
 
 _BUFFER = '!tile.buffer<array<i64: {}>, f16, #tile.layout<"{}">, "shared">'
-_FRAGMENT = '!tile.fragment<array<i64: {}>, {}, #tile.layout<"{}">>'
+_FRAGMENT = 'tensor<{}x{}, #tile.layout<"{}">>'
 
 
 def attempt(what: str, value: Callable[[str, dict[str, Any]], Any], args: Any, options: Any) -> str:

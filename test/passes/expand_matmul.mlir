@@ -13,10 +13,10 @@ gpu.module @m {
   // CHECK: nvvm.cp.async.wait.group 0
   // CHECK-NEXT: gpu.barrier
   // CHECK: "tile.load"
-  // CHECK-SAME: !tile.fragment<array<i64: 16, 16>, f16
+  // CHECK-SAME: tensor<16x16xf16
   // CHECK: "tile.load"
   // CHECK-SAME: {transpose = true}
-  // CHECK-SAME: !tile.fragment<array<i64: 16, 16>, f16
+  // CHECK-SAME: tensor<16x16xf16
   // The blocks during which whole blocks are copied.
   // CHECK: scf.for
   // CHECK-COUNT-2: "tile.copy_async"{{.*}} {columns = "inside", rows = "any", vector_bytes = 16 : i64}
@@ -168,7 +168,7 @@ gpu.module @warpgroups {
   // CHECK-SAME: -> !tile.buffer<array<i64: 64, 64>, bf16,
   // CHECK: "tile.gemm_async"({{.*}}, %[[ADDS]])
   // CHECK-SAME: {first_sum = 0 : i64, operandSegmentSizes = {{.*}}, transpose_b = true}
-  // CHECK-SAME: -> !tile.fragment<array<i64: 64, 64>, f32,
+  // CHECK-SAME: -> tensor<64x64xf32,
   // CHECK-NOT: "tile.gemm_async"
   // CHECK: "tile.wait_gemm"() : () -> ()
   // CHECK: "tile.release"
@@ -176,7 +176,7 @@ gpu.module @warpgroups {
   // CHECK: "tile.wait_gemm"() : () -> ()
   // CHECK: "tile.read_sums"() {first_sum = 0 : i64}
   // CHECK: "tile.store"
-  // CHECK-SAME: {vector_bytes = 8 : i64} : (!tile.fragment<array<i64: 64, 64>, f32, {{.*}}memref<?x?xf32>, i32, i32)
+  // CHECK-SAME: {vector_bytes = 8 : i64} : (tensor<64x64xf32, {{.*}}memref<?x?xf32>, i32, i32)
   // CHECK-NOT: "tile.store_async"
   // CHECK: {first = 1 : i64
   // CHECK: gpu.return
@@ -263,9 +263,9 @@ gpu.module @warpgroups {
   // CHECK: "tile.tensor_map"(%[[A]]) : (memref<8x?xf16>) -> !tile.map<array<i64: 8, 64>, f16,
   // CHECK: "tile.gemm_async"
   // CHECK-SAME: {first_sum = 0 : i64, operandSegmentSizes = {{.*}}, transpose_b = true}
-  // CHECK-SAME: -> !tile.fragment<array<i64: 64, 8>, f32,
+  // CHECK-SAME: -> tensor<64x8xf32,
   // CHECK: "tile.from_lane"
-  // CHECK-SAME: -> !tile.fragment<array<i64: 8, 64>, f32, #tile.layout<"S[(4,2,4,2,8):(1@laneid,1,1@warpid,2,4@laneid)]">>
+  // CHECK-SAME: -> tensor<8x64xf32, #tile.layout<"S[(4,2,4,2,8):(1@laneid,1,1@warpid,2,4@laneid)]">>
   // CHECK: "tile.store"
   // CHECK-NOT: vector_bytes
   // CHECK: gpu.return
@@ -284,13 +284,13 @@ gpu.module @warpgroups {
   // CHECK: "tile.role"
   // CHECK: nvvm.barrier id = %{{.*}} number_of_threads = %{{.*}}
   // CHECK: "tile.store"
-  // CHECK-SAME: {vector_bytes = 8 : i64} : (!tile.fragment<array<i64: 64, 64>, f32, {{.*}}, !tile.buffer<array<i64: 64, 64>, f32,
+  // CHECK-SAME: {vector_bytes = 8 : i64} : (tensor<64x64xf32, {{.*}}, !tile.buffer<array<i64: 64, 64>, f32,
   // CHECK: nvvm.cluster.arrive
   // CHECK: nvvm.cluster.wait
   // CHECK: "tile.peer"
   // CHECK: "tile.load"
   // CHECK-SAME: {vector_bytes = 16 : i64}
-  // CHECK-SAME: !tile.fragment<array<i64: 32, 64>, f32, #tile.layout<"S[(4,4,2,1,16,4):(4,1@warpid,16@laneid,4,1@laneid,1)]">>
+  // CHECK-SAME: tensor<32x64xf32, #tile.layout<"S[(4,4,2,1,16,4):(4,1@warpid,16@laneid,4,1@laneid,1)]">>
   // CHECK: "tile.peer"
   // CHECK: "tile.load"
   // CHECK: arith.addf
@@ -477,9 +477,9 @@ gpu.module @warpgroups {
   // CHECK-LABEL: gpu.func @integers
   // CHECK: !tile.map<array<i64: 64, 128>, i8, #tile.layout<"S[(64,128):(128,1)] xor 128B">>
   // CHECK: "tile.gemm_async"
-  // CHECK-SAME: -> !tile.fragment<array<i64: 64, 32>, i32,
+  // CHECK-SAME: -> tensor<64x32xi32,
   // CHECK: "tile.store"
-  // CHECK-SAME: {vector_bytes = 8 : i64} : (!tile.fragment<array<i64: 64, 32>, i32, {{.*}}memref<?x?xi32>
+  // CHECK-SAME: {vector_bytes = 8 : i64} : (tensor<64x32xi32, {{.*}}memref<?x?xi32>
   gpu.func @integers(%a: memref<?x?xi8>, %b: memref<?x?xi8>, %d: memref<?x?xi32>) kernel
       attributes {known_block_size = array<i32: 256, 1, 1>} {
     "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, transpose_b = true, schedule = {block = array<i64: 64, 32, 128>, warpgroups = 1, stages = 2}}
@@ -490,7 +490,7 @@ gpu.module @warpgroups {
   // CHECK-LABEL: gpu.func @floats
   // CHECK: !tile.map<array<i64: 64, 32>, f32, #tile.layout<"S[(64,32):(32,1)] xor 128B">>
   // CHECK: "tile.gemm_async"
-  // CHECK-SAME: -> !tile.fragment<array<i64: 64, 32>, f32,
+  // CHECK-SAME: -> tensor<64x32xf32,
   gpu.func @floats(%a: memref<?x?xf32>, %b: memref<?x?xf32>, %d: memref<?x?xf32>) kernel
       attributes {known_block_size = array<i32: 256, 1, 1>} {
     "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, transpose_b = true, schedule = {block = array<i64: 64, 32, 32>, warpgroups = 1, stages = 2}}
@@ -504,7 +504,7 @@ gpu.module @warpgroups {
   // CHECK: "tile.gemm_async"
   // CHECK-SAME: f8E4M3FN,
   // CHECK-SAME: f8E5M2,
-  // CHECK-SAME: -> !tile.fragment<array<i64: 64, 32>, f32,
+  // CHECK-SAME: -> tensor<64x32xf32,
   gpu.func @small_floats(%a: memref<?x?xf8E4M3FN>, %b: memref<?x?xf8E5M2>, %d: memref<?x?xbf16>) kernel
       attributes {known_block_size = array<i32: 256, 1, 1>} {
     "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, transpose_b = true, schedule = {block = array<i64: 64, 32, 128>, warpgroups = 1, stages = 2}}

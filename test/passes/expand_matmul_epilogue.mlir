@@ -10,9 +10,9 @@ gpu.module @m {
   // CHECK: "tile.wait_gemm"
   // CHECK: %[[SUMS:.*]]:64 = vector.to_elements
   // CHECK: "tile.load"(%arg3, %{{.*}}, %{{.*}}) {vector_bytes = 8 : i64}
-  // CHECK-SAME: !tile.fragment<array<i64: 64, 128>, f32, #tile.layout<"S[(4,2,8,16,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
+  // CHECK-SAME: tensor<64x128xf32, #tile.layout<"S[(4,2,8,16,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
   // CHECK: "tile.load"(%arg5, %{{.*}}, %{{.*}}) {vector_bytes = 4 : i64} : (memref<?x?xf16>
-  // CHECK-SAME: !tile.fragment<array<i64: 64, 128>, f16
+  // CHECK-SAME: tensor<64x128xf16
   // CHECK: arith.mulf %{{.*}}, %{{.*}} : vector<16xf32>
   // CHECK: arith.mulf %{{.*}}, %{{.*}} : vector<16xf32>
   // CHECK: arith.addf
@@ -47,7 +47,7 @@ gpu.module @m {
   // With the operands swapped a lane's pieces are rows of D, which share what is loaded of the bias.
   // CHECK-LABEL: gpu.func @swapped
   // CHECK: "tile.load_row"(%arg3
-  // CHECK-SAME: !tile.fragment<array<i64: 32, 64>, f32, #tile.layout<"S[(4,4,2,4,2,8):(4,1@laneid,1,1@warpid,2,4@laneid)]">>
+  // CHECK-SAME: tensor<32x64xf32, #tile.layout<"S[(4,4,2,4,2,8):(4,1@laneid,1,1@warpid,2,4@laneid)]">>
   // CHECK-NOT: "tile.load_row"
   // CHECK: gpu.return
   gpu.func @swapped(%a: memref<?x?xbf16>, %b: memref<?x?xbf16>, %d: memref<?x?xf32>, %v: memref<?xf32>) kernel

@@ -3,13 +3,13 @@
 !Rows = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">
 !Short = !tile.buffer<array<i64: 16, 16>, f16, #tile.layout<"S[(16,4,4):(4,64,1)]">, "shared">
 !Flat = !tile.buffer<array<i64: 16, 16>, f16, #tile.layout<"S[(16,16):(16,1)]">, "shared">
-!Vectors = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(32,8):(1@laneid,1)]">>
-!A = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
-!B = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
-!D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
-!Tall = !tile.fragment<array<i64: 64, 32>, f32, #tile.layout<"S[(4,2,8,4,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
+!Vectors = tensor<16x16xf16, #tile.layout<"S[(32,8):(1@laneid,1)]">>
+!A = tensor<16x16xf16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!B = tensor<16x8xf16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
+!D = tensor<16x8xf32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+!Tall = tensor<64x32xf32, #tile.layout<"S[(4,2,8,4,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
 !Bytes = !tile.buffer<array<i64: 64, 128>, i8, #tile.layout<"S[(64,128):(128,1)] xor 128B">, "shared">
-!BytesOfA = !tile.fragment<array<i64: 16, 32>, i8, #tile.layout<"S[(2,8,2,4,4):(4,4@laneid,8,1@laneid,1)]">>
+!BytesOfA = tensor<16x32xi8, #tile.layout<"S[(2,8,2,4,4):(4,4@laneid,8,1@laneid,1)]">>
 
 gpu.module @m {
   // 128 threads copy 16 rows of 8 vectors at once: four rounds. What isn't in the matrix is 0 bytes long.
@@ -231,9 +231,9 @@ gpu.module @m {
   }
 }
 
-!Warpgroup = !tile.fragment<array<i64: 64, 16>, f16, #tile.layout<"S[(4,2,8,2,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
-!Sums = !tile.fragment<array<i64: 64, 16>, f32, #tile.layout<"S[(4,2,8,2,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
-!Turned = !tile.fragment<array<i64: 16, 64>, f16, #tile.layout<"S[(2,4,2,4,2,8):(4,1@laneid,1,1@warpid,2,4@laneid)]">>
+!Warpgroup = tensor<64x16xf16, #tile.layout<"S[(4,2,8,2,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
+!Sums = tensor<64x16xf32, #tile.layout<"S[(4,2,8,2,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
+!Turned = tensor<16x64xf16, #tile.layout<"S[(2,4,2,4,2,8):(4,1@laneid,1,1@warpid,2,4@laneid)]">>
 !Floats = !tile.buffer<array<i64: 64, 64>, f32, #tile.layout<"S[(64,64):(64,1)]">, "shared">
 !Peers = !tile.buffer<array<i64: 64, 64>, f32, #tile.layout<"S[(64,64):(64,1)]">, "cluster">
 

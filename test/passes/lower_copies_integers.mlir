@@ -1,8 +1,8 @@
 // RUN: weft-opt %s --lower-copies | FileCheck %s
 
 !T = !tile.buffer<array<i64: 8, 16>, i8, #tile.layout<"S[(8,16):(16,1)]">, "shared">
-!D = !tile.fragment<array<i64: 16, 8>, i32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
-!Bytes = !tile.fragment<array<i64: 16, 16>, i8, #tile.layout<"S[(2,8,4,4):(4,4@laneid,1@laneid,1)]">>
+!D = tensor<16x8xi32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+!Bytes = tensor<16x16xi8, #tile.layout<"S[(2,8,4,4):(4,4@laneid,1@laneid,1)]">>
 gpu.module @m {
   // What lies outside of a matrix of integers is 0.
   // CHECK-LABEL: gpu.func @copy

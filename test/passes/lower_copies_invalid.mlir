@@ -110,7 +110,7 @@ gpu.module @m {
 // -----
 
 !T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)]">, "shared">
-!F = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!F = tensor<16x16xf16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
 gpu.module @m {
   gpu.func @load_by_some_lanes(%m: memref<?x?xf16>, %i: i32, %t: !T) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
     %thread = gpu.thread_id x
@@ -127,7 +127,7 @@ gpu.module @m {
 // -----
 
 !T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)]">, "shared">
-!F = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!F = tensor<16x16xf16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
 gpu.module @m {
   gpu.func @load_in_two_dimensions(%m: memref<?x?xf16>, %i: i32, %t: !T) kernel attributes {known_block_size = array<i32: 16, 2, 1>} {
     // expected-error @below {{'tile.load' op expects a block of one dimension, got 16 x 2 x 1}}
@@ -139,7 +139,7 @@ gpu.module @m {
 // -----
 
 !T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(1,64)]">, "shared">
-!F = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!F = tensor<16x16xf16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
 gpu.module @m {
   gpu.func @load_from_columns(%m: memref<?x?xf16>, %i: i32, %t: !T) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
     // expected-error @below {{op expects runs of 8 elements in a row of the buffer to be contiguous and aligned}}
@@ -151,7 +151,7 @@ gpu.module @m {
 // -----
 
 !T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(68,1)]">, "shared">
-!F = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!F = tensor<16x16xf16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
 gpu.module @m {
   gpu.func @load_from_unaligned_rows(%m: memref<?x?xf16>, %i: i32, %t: !T) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
     // expected-error @below {{op expects runs of 8 elements in a row of the buffer to be contiguous and aligned}}
@@ -163,10 +163,10 @@ gpu.module @m {
 // -----
 
 !T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)]">, "shared">
-!F = !tile.fragment<array<i64: 4, 8>, f16, #tile.layout<"S[(4,8):(8@laneid,1@laneid)]">>
+!F = tensor<4x8xf16, #tile.layout<"S[(4,8):(8@laneid,1@laneid)]">>
 gpu.module @m {
   gpu.func @load_of_single_elements(%m: memref<?x?xf16>, %i: i32, %t: !T) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
-    // expected-error @below {{'tile.load' op expects a fragment of 16-bit elements in pairs, got !tile.fragment<}}
+    // expected-error @below {{'tile.load' op expects a fragment of 16-bit elements in pairs, got tensor<}}
     %0 = "tile.load"(%t, %i, %i) : (!T, i32, i32) -> !F
     gpu.return
   }
@@ -175,7 +175,7 @@ gpu.module @m {
 // -----
 
 !T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)]">, "shared">
-!F = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,1@laneid,4,8@laneid,1)]">>
+!F = tensor<16x16xf16, #tile.layout<"S[(2,8,2,4,2):(2,1@laneid,4,8@laneid,1)]">>
 gpu.module @m {
   gpu.func @load_of_other_lanes(%m: memref<?x?xf16>, %i: i32, %t: !T) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
     // expected-error @below {{op expects registers that hold 8x8 matrices as ldmatrix loads them, got S[(2,8,2,4,2):(2,1@laneid,4,8@laneid,1)]}}
@@ -187,7 +187,7 @@ gpu.module @m {
 // -----
 
 !T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)]">, "shared">
-!F = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(1,4@laneid,4,1@laneid,2)]">>
+!F = tensor<16x16xf16, #tile.layout<"S[(2,8,2,4,2):(1,4@laneid,4,1@laneid,2)]">>
 gpu.module @m {
   gpu.func @load_of_pairs_apart(%m: memref<?x?xf16>, %i: i32, %t: !T) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
     // expected-error @below {{op expects registers that hold 8x8 matrices as ldmatrix loads them, got }}
@@ -198,7 +198,7 @@ gpu.module @m {
 
 // -----
 
-!F = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+!F = tensor<16x8xf32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
   gpu.func @load_global_without_block_size(%m: memref<?x?xf32>, %i: i32) kernel {
     // expected-error @below {{'tile.load' op expects a gpu.func with 'known_block_size' around it}}
@@ -209,7 +209,7 @@ gpu.module @m {
 
 // -----
 
-!F = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+!F = tensor<16x8xf32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
   gpu.func @load_global_in_two_dimensions(%m: memref<?x?xf32>, %i: i32) kernel attributes {known_block_size = array<i32: 16, 2, 1>} {
     // expected-error @below {{'tile.load' op expects a block of one dimension, got 16 x 2 x 1}}
@@ -220,7 +220,7 @@ gpu.module @m {
 
 // -----
 
-!F = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+!F = tensor<16x8xf32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
   gpu.func @load_global_of_wide_runs(%m: memref<?x?xf32>, %i: i32) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
     // expected-error @below {{'tile.load' op expects runs of 4 registers in one row where vector_bytes is 16; nearest legal: 8}}
@@ -231,7 +231,7 @@ gpu.module @m {
 
 // -----
 
-!F = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+!F = tensor<16x8xf32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
   gpu.func @store_in_two_dimensions(%f: !F, %m: memref<?x?xf32>, %i: i32) kernel attributes {known_block_size = array<i32: 16, 2, 1>} {
     // expected-error @below {{'tile.store' op expects a block of one dimension, got 16 x 2 x 1}}
@@ -242,7 +242,7 @@ gpu.module @m {
 
 // -----
 
-!F = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+!F = tensor<16x8xf32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
   gpu.func @store_of_wide_runs(%f: !F, %m: memref<?x?xf32>, %i: i32) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
     // expected-error @below {{'tile.store' op expects runs of 4 registers in one row where vector_bytes is 16; nearest legal: 8}}
@@ -333,7 +333,7 @@ gpu.module @m {
 // -----
 
 !T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)]">, "shared">
-!F = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!F = tensor<16x16xf16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
 gpu.module @m {
   gpu.func @load_by_part_of_a_warp(%i: i32, %t: !T) kernel attributes {known_block_size = array<i32: 48, 1, 1>} {
     // expected-error @below {{'tile.load' op expects a block of full warps of 32 lanes, got 48 threads}}
@@ -358,7 +358,7 @@ gpu.module @m {
 // -----
 
 !T = !tile.buffer<array<i64: 64, 64>, f32, #tile.layout<"S[(64,64):(1,64)]">, "shared">
-!F = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+!F = tensor<16x8xf32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
   gpu.func @store_of_pairs_to_columns(%f: !F, %t: !T, %i: i32) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
     // expected-error @below {{'tile.store' op expects runs of 2 elements in a row of the buffer to be contiguous and aligned}}
@@ -370,7 +370,7 @@ gpu.module @m {
 // -----
 
 !T = !tile.buffer<array<i64: 64, 64>, f32, #tile.layout<"S[(64,64):(64,1)]">, "shared">
-!F = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+!F = tensor<16x8xf32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
   gpu.func @store_of_wide_runs_to_a_buffer(%f: !F, %t: !T, %i: i32) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
     // expected-error @below {{'tile.store' op expects runs of 4 registers in one row where vector_bytes is 16; nearest legal: 8}}
@@ -382,7 +382,7 @@ gpu.module @m {
 // -----
 
 !T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)]">, "shared">
-!F = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!F = tensor<16x16xf16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
 gpu.module @m {
   gpu.func @store_to_a_buffer_by_some_lanes(%f: !F, %t: !T, %i: i32) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
     %thread = gpu.thread_id x

@@ -6,9 +6,9 @@
 !Padded = !tile.buffer<array<i64: 16, 8>, f32, #tile.layout<"S[(16,8):(9,1)]">, "shared">
 !Peer = !tile.buffer<array<i64: 16, 8>, f32, #tile.layout<"S[(16,8):(8,1)]">, "cluster">
 !PeerHalves = !tile.buffer<array<i64: 16, 16>, f16, #tile.layout<"S[(16,16):(16,1)]">, "cluster">
-!Half = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
-!Rows = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,2,4):(1,4@laneid,2,1@laneid)]">>
-!Pairs = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+!Half = tensor<16x16xf16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!Rows = tensor<16x8xf32, #tile.layout<"S[(2,8,2,4):(1,4@laneid,2,1@laneid)]">>
+!Pairs = tensor<16x8xf32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 
 gpu.module @m [#nvvm.target<chip = "sm_80">] {
   gpu.func @copies(%m: memref<?x?xf16>, %h: !Halves, %i: i32) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {

@@ -1,7 +1,7 @@
 // RUN: weft-opt %s --lower-copies | FileCheck %s
 
-!D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
-!Turned = !tile.fragment<array<i64: 8, 16>, f32, #tile.layout<"S[(4,2,2,8):(1@laneid,1,2,4@laneid)]">>
+!D = tensor<16x8xf32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+!Turned = tensor<8x16xf32, #tile.layout<"S[(4,2,2,8):(1@laneid,1,2,4@laneid)]">>
 !Row = !tile.buffer<array<i64: 1, 64>, f32, #tile.layout<"S[(1,64):(64,1)]">, "shared">
 
 gpu.module @m {

@@ -2,12 +2,12 @@
 // RUN: FileCheck %s --check-prefix=WHY --input-file=%t
 
 !Sum = !tile.buffer<array<i64: 128, 96>, f32, #tile.layout<"S[(128,96):(1@TLane,1@TCol)]">, "tmem">
-!Rows = !tile.fragment<array<i64: 128, 48>, f32, #tile.layout<"S[(4,32,48):(1@warpid,1@laneid,1)]">>
-!Matrices = !tile.fragment<array<i64: 128, 16>, f32, #tile.layout<"S[(4,2,2,8,2,4,2):(1@warpid,8,2,4@laneid,4,1@laneid,1)]">>
+!Rows = tensor<128x48xf32, #tile.layout<"S[(4,32,48):(1@warpid,1@laneid,1)]">>
+!Matrices = tensor<128x16xf32, #tile.layout<"S[(4,2,2,8,2,4,2):(1@warpid,8,2,4@laneid,4,1@laneid,1)]">>
 !Halves = !tile.buffer<array<i64: 128, 64>, f16, #tile.layout<"S[(128,64):(1@TLane,2@TCol)]">, "tmem">
-!Half = !tile.fragment<array<i64: 128, 16>, f16, #tile.layout<"S[(4,32,16):(1@warpid,1@laneid,1)]">>
+!Half = tensor<128x16xf16, #tile.layout<"S[(4,32,16):(1@warpid,1@laneid,1)]">>
 !Packed = !tile.buffer<array<i64: 128, 64>, f16, #tile.layout<"S[(128,64):(1@TLane,1@TCol)]">, "tmem">
-!OneWarp = !tile.fragment<array<i64: 32, 8>, f32, #tile.layout<"S[(32,8):(1@laneid,1)]">>
+!OneWarp = tensor<32x8xf32, #tile.layout<"S[(32,8):(1@laneid,1)]">>
 
 gpu.module @m [#nvvm.target<chip = "sm_100a">] {
   // CHECK-LABEL: gpu.func @rows

@@ -1,6 +1,6 @@
 // RUN: weft-opt %s --lower-fragments | FileCheck %s
 
-!D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+!D = tensor<16x8xf32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 
 // CHECK-LABEL: @lanes
 // CHECK-SAME: (%[[V:.*]]: vector<4xf32>)

@@ -1,6 +1,6 @@
 // RUN: weft-opt %s --lower-fragments --split-input-file --verify-diagnostics
 
-!D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+!D = tensor<16x8xf32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 func.func @from_an_argument(%d: !D) -> vector<4xf32> {
   // expected-error @below {{'tile.to_lane' op expects a fragment from tile.from_lane, got one from a block argument}}
   %0 = "tile.to_lane"(%d) : (!D) -> vector<4xf32>
@@ -9,7 +9,7 @@ func.func @from_an_argument(%d: !D) -> vector<4xf32> {
 
 // -----
 
-!D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+!D = tensor<16x8xf32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 func.func @from_a_branch(%v: vector<4xf32>) -> vector<4xf32> {
   %0 = "tile.from_lane"(%v) : (vector<4xf32>) -> !D
   cf.br ^bb1(%0 : !D)
@@ -21,7 +21,7 @@ func.func @from_a_branch(%v: vector<4xf32>) -> vector<4xf32> {
 
 // -----
 
-!D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+!D = tensor<16x8xf32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 func.func @selected(%v: vector<4xf32>, %c: i1) -> vector<4xf32> {
   %0 = "tile.from_lane"(%v) : (vector<4xf32>) -> !D
   %1 = arith.select %c, %0, %0 : !D
@@ -32,7 +32,7 @@ func.func @selected(%v: vector<4xf32>, %c: i1) -> vector<4xf32> {
 
 // -----
 
-!D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+!D = tensor<16x8xf32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 func.func @of_a_region(%v: vector<4xf32>) -> vector<4xf32> {
   %0 = "tile.from_lane"(%v) : (vector<4xf32>) -> !D
   %1 = scf.execute_region -> !D {
@@ -45,7 +45,7 @@ func.func @of_a_region(%v: vector<4xf32>) -> vector<4xf32> {
 
 // -----
 
-!D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+!D = tensor<16x8xf32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 func.func @stored(%v: vector<4xf32>, %m: memref<?x?xf32>, %i: i32) {
   %0 = "tile.from_lane"(%v) : (vector<4xf32>) -> !D
   // expected-error @below {{'tile.store' op expects no fragment: run --lower-gemm and --lower-copies first}}

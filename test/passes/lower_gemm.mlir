@@ -1,9 +1,9 @@
 // RUN: weft-opt %s --lower-gemm --split-input-file | FileCheck %s
 // RUN: weft-opt %s --lower-gemm --split-input-file | FileCheck %s --check-prefix=PACKED
 
-!A = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
-!B = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
-!D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+!A = tensor<16x16xf16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!B = tensor<16x8xf16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
+!D = tensor<16x8xf32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 #other = #tile.layout<"S[(2,8,4,2):(1,4@laneid,1@laneid,2)]">
 
 gpu.module @m {
@@ -50,8 +50,8 @@ gpu.module @m {
     // CHECK: vector.from_elements %[[A]]#3, %[[A]]#7 : vector<2xf16>
     // CHECK: "mma.sync"
     %a = "tile.from_lane"(%x) : (vector<8xf16>)
-      -> !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(1,4@laneid,2,1@laneid,4)]">>
-    %0 = "tile.gemm"(%a, %b) : (!tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(1,4@laneid,2,1@laneid,4)]">>, !B) -> !D
+      -> tensor<16x16xf16, #tile.layout<"S[(2,8,2,4,2):(1,4@laneid,2,1@laneid,4)]">>
+    %0 = "tile.gemm"(%a, %b) : (tensor<16x16xf16, #tile.layout<"S[(2,8,2,4,2):(1,4@laneid,2,1@laneid,4)]">>, !B) -> !D
     gpu.return
   }
 
@@ -68,8 +68,8 @@ gpu.module @m {
     // CHECK: %[[S:.*]]:4 = vector.to_elements %[[SORTED]]
     // CHECK: "mma.sync"
     // CHECK-SAME: %[[S]]#0, %[[S]]#1, %[[S]]#2, %[[S]]#3)
-    %2 = "tile.from_lane"(%c) : (vector<4xf32>) -> !tile.fragment<array<i64: 16, 8>, f32, #other>
-    %3 = "tile.gemm"(%a, %b, %2) {beta = 1.0 : f32} : (!A, !B, !tile.fragment<array<i64: 16, 8>, f32, #other>) -> !D
+    %2 = "tile.from_lane"(%c) : (vector<4xf32>) -> tensor<16x8xf32, #other>
+    %3 = "tile.gemm"(%a, %b, %2) {beta = 1.0 : f32} : (!A, !B, tensor<16x8xf32, #other>) -> !D
     // beta 0 doesn't read C.
     // CHECK: %[[Z:.*]]:4 = vector.to_elements %{{.*}} : vector<4xf32>
     // CHECK: "mma.sync"
@@ -82,9 +82,9 @@ gpu.module @m {
 // -----
 
 // K % 16 != 0: the k8 form, one for each 8 of K, each adding to the one before.
-!A = !tile.fragment<array<i64: 16, 24>, f16, #tile.layout<"S[(2,8,3,4,2):(2,4@laneid,4,1@laneid,1)]">>
-!B = !tile.fragment<array<i64: 24, 8>, f16, #tile.layout<"S[(3,4,2,8):(2,1@laneid,1,4@laneid)]">>
-!D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+!A = tensor<16x24xf16, #tile.layout<"S[(2,8,3,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!B = tensor<24x8xf16, #tile.layout<"S[(3,4,2,8):(2,1@laneid,1,4@laneid)]">>
+!D = tensor<16x8xf32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 
 gpu.module @m {
   // CHECK-LABEL: @k8
@@ -108,9 +108,9 @@ gpu.module @m {
 
 // Two by three tiles, two deep: the nest is unrolled, one mma for each, bf16 in registers of 32 bits.
 // Each register is packed once: 16 of A and 12 of B.
-!A = !tile.fragment<array<i64: 32, 32>, bf16, #tile.layout<"S[(2,2,8,2,2,4,2):(16,2,4@laneid,8,4,1@laneid,1)]">>
-!B = !tile.fragment<array<i64: 32, 24>, bf16, #tile.layout<"S[(2,2,4,2,3,8):(12,2,1@laneid,1,4,4@laneid)]">>
-!D = !tile.fragment<array<i64: 32, 24>, f32, #tile.layout<"S[(2,2,8,3,4,2):(12,2,4@laneid,4,1@laneid,1)]">>
+!A = tensor<32x32xbf16, #tile.layout<"S[(2,2,8,2,2,4,2):(16,2,4@laneid,8,4,1@laneid,1)]">>
+!B = tensor<32x24xbf16, #tile.layout<"S[(2,2,4,2,3,8):(12,2,1@laneid,1,4,4@laneid)]">>
+!D = tensor<32x24xf32, #tile.layout<"S[(2,2,8,3,4,2):(12,2,4@laneid,4,1@laneid,1)]">>
 
 gpu.module @m {
   // CHECK-LABEL: @nest
@@ -132,9 +132,9 @@ gpu.module @m {
 // -----
 
 // A chip that has the k8 form alone gets it, K % 16 == 0 or not.
-!A = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
-!B = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
-!D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+!A = tensor<16x16xf16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!B = tensor<16x8xf16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
+!D = tensor<16x8xf32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 
 gpu.module @m [#nvvm.target<chip = "sm_75">] {
   // CHECK-LABEL: @old_chip
@@ -152,9 +152,9 @@ gpu.module @m [#nvvm.target<chip = "sm_75">] {
 // -----
 
 // Branches that a whole warp takes together.
-!A = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
-!B = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
-!D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+!A = tensor<16x16xf16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!B = tensor<16x8xf16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
+!D = tensor<16x8xf32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 
 gpu.module @m {
   // CHECK-LABEL: @uniform_branches

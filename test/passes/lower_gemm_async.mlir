@@ -1,11 +1,11 @@
 // RUN: weft-opt %s --lower-gemm-async | FileCheck %s
 
-!D8 = !tile.fragment<array<i64: 64, 8>, f32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
-!I8 = !tile.fragment<array<i64: 64, 8>, i32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
-!R8 = !tile.fragment<array<i64: 64, 8>, bf16, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
-!D64 = !tile.fragment<array<i64: 64, 64>, f32, #tile.layout<"S[(4,2,8,8,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
-!D128 = !tile.fragment<array<i64: 64, 128>, f32, #tile.layout<"S[(4,2,8,16,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
-!Tall8 = !tile.fragment<array<i64: 128, 8>, f32, #tile.layout<"S[(2,4,2,8,4,2):(4,1@warpid,2,4@laneid,1@laneid,1)]">>
+!D8 = tensor<64x8xf32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
+!I8 = tensor<64x8xi32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
+!R8 = tensor<64x8xbf16, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
+!D64 = tensor<64x64xf32, #tile.layout<"S[(4,2,8,8,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
+!D128 = tensor<64x128xf32, #tile.layout<"S[(4,2,8,16,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
+!Tall8 = tensor<128x8xf32, #tile.layout<"S[(2,4,2,8,4,2):(4,1@warpid,2,4@laneid,1@laneid,1)]">>
 
 !A64 = !tile.buffer<array<i64: 64, 64>, bf16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">
 !B64 = !tile.buffer<array<i64: 8, 64>, bf16, #tile.layout<"S[(8,64):(64,1)] xor 128B">, "shared">
@@ -232,10 +232,10 @@ gpu.module @m {
   }
 }
 
-!Ra = !tile.fragment<array<i64: 64, 32>, bf16, #tile.layout<"S[(4,2,8,2,2,4,2):(1@warpid,2,4@laneid,8,4,1@laneid,1)]">>
-!Rh = !tile.fragment<array<i64: 64, 16>, f16, #tile.layout<"S[(4,2,8,2,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
-!Rtf = !tile.fragment<array<i64: 64, 8>, f32, #tile.layout<"S[(4,2,8,2,4):(1@warpid,1,4@laneid,2,1@laneid)]">>
-!Rtall = !tile.fragment<array<i64: 128, 16>, bf16, #tile.layout<"S[(2,4,2,8,2,4,2):(8,1@warpid,2,4@laneid,4,1@laneid,1)]">>
+!Ra = tensor<64x32xbf16, #tile.layout<"S[(4,2,8,2,2,4,2):(1@warpid,2,4@laneid,8,4,1@laneid,1)]">>
+!Rh = tensor<64x16xf16, #tile.layout<"S[(4,2,8,2,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
+!Rtf = tensor<64x8xf32, #tile.layout<"S[(4,2,8,2,4):(1@warpid,1,4@laneid,2,1@laneid)]">>
+!Rtall = tensor<128x16xbf16, #tile.layout<"S[(2,4,2,8,2,4,2):(8,1@warpid,2,4@laneid,4,1@laneid,1)]">>
 !B32 = !tile.buffer<array<i64: 8, 32>, bf16, #tile.layout<"S[(8,32):(32,1)] xor 64B">, "shared">
 !Bh = !tile.buffer<array<i64: 8, 16>, f16, #tile.layout<"S[(8,16):(16,1)] xor 32B">, "shared">
 !Btf = !tile.buffer<array<i64: 8, 8>, f32, #tile.layout<"S[(8,8):(8,1)] xor 32B">, "shared">

@@ -2,7 +2,7 @@
 
 !A = !tile.buffer<array<i64: 64, 16>, f16, #tile.layout<"S[(64,16):(16,1)] xor 32B">, "shared">
 !B = !tile.buffer<array<i64: 8, 16>, f16, #tile.layout<"S[(8,16):(16,1)] xor 32B">, "shared">
-!D = !tile.fragment<array<i64: 64, 8>, f32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
+!D = tensor<64x8xf32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
   gpu.func @in_a_function(%a: !A, %b: !B, %c: !D, %more: i1) attributes {known_block_size = array<i32: 128, 1, 1>} {
     // expected-error @below {{tcgen05.mma, tcgen05.mma.block_scale, tcgen05.mma.ws (accumulator_memory: needs C in tensor memory, got it in registers); wgmma.mma_async (full_active_threads: needs to be in a kernel, so that all 128 threads of the warpgroup reach it together}}
@@ -15,7 +15,7 @@ gpu.module @m {
 
 !A = !tile.buffer<array<i64: 64, 16>, f16, #tile.layout<"S[(64,16):(16,1)] xor 32B">, "shared">
 !B = !tile.buffer<array<i64: 8, 16>, f16, #tile.layout<"S[(8,16):(16,1)] xor 32B">, "shared">
-!D = !tile.fragment<array<i64: 64, 8>, f32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
+!D = tensor<64x8xf32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
   gpu.func @of_an_unknown_block(%a: !A, %b: !B, %c: !D, %more: i1) kernel {
     // expected-error @below {{full_active_threads: needs to be in a kernel with 'known_block_size', so that all 128 threads of the warpgroup reach it together)}}
@@ -28,7 +28,7 @@ gpu.module @m {
 
 !A = !tile.buffer<array<i64: 64, 16>, f16, #tile.layout<"S[(64,16):(16,1)] xor 32B">, "shared">
 !B = !tile.buffer<array<i64: 8, 16>, f16, #tile.layout<"S[(8,16):(16,1)] xor 32B">, "shared">
-!D = !tile.fragment<array<i64: 64, 8>, f32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
+!D = tensor<64x8xf32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
   gpu.func @by_one_warp(%a: !A, %b: !B, %c: !D, %more: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
     %thread = gpu.thread_id x
@@ -46,7 +46,7 @@ gpu.module @m {
 
 // -----
 
-!D = !tile.fragment<array<i64: 64, 8>, f32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
+!D = tensor<64x8xf32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
   gpu.func @wait_by_some_threads(%c: !D, %n: i32) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
     %thread = gpu.thread_id x
@@ -64,7 +64,7 @@ gpu.module @m {
 
 !A = !tile.buffer<array<i64: 64, 16>, f16, #tile.layout<"S[(64,16):(16,1)] xor 32B">, "shared">
 !B = !tile.buffer<array<i64: 8, 16>, f16, #tile.layout<"S[(8,16):(16,1)] xor 32B">, "shared">
-!D = !tile.fragment<array<i64: 64, 8>, f32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
+!D = tensor<64x8xf32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
   gpu.func @in_half_a_warpgroup(%a: !A, %b: !B, %c: !D, %more: i1) kernel attributes {known_block_size = array<i32: 192, 1, 1>} {
     %thread = gpu.thread_id x
@@ -82,7 +82,7 @@ gpu.module @m {
 
 !A = !tile.buffer<array<i64: 64, 16>, i32, #tile.layout<"S[(64,16):(16,1)]">, "shared">
 !B = !tile.buffer<array<i64: 8, 16>, f16, #tile.layout<"S[(8,16):(16,1)] xor 32B">, "shared">
-!D = !tile.fragment<array<i64: 64, 8>, f32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
+!D = tensor<64x8xf32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
   gpu.func @type_of_a(%a: !A, %b: !B, %c: !D, %more: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
     // expected-error @below {{wgmma.mma_async (types: needs A of one of f16, bf16, f32, f8E4M3FN, f8E5M2, i8, ui8, got i32)}}
@@ -95,7 +95,7 @@ gpu.module @m {
 
 !A = !tile.buffer<array<i64: 64, 16>, f16, #tile.layout<"S[(64,16):(16,1)] xor 32B">, "shared">
 !B = !tile.buffer<array<i64: 8, 16>, i64, #tile.layout<"S[(8,16):(16,1)]">, "shared">
-!D = !tile.fragment<array<i64: 64, 8>, f32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
+!D = tensor<64x8xf32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
   gpu.func @type_of_b(%a: !A, %b: !B, %c: !D, %more: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
     // expected-error @below {{wgmma.mma_async (types: needs B of one of f16, bf16, f32, f8E4M3FN, f8E5M2, i8, ui8, got i64)}}
@@ -108,7 +108,7 @@ gpu.module @m {
 
 !A = !tile.buffer<array<i64: 64, 16>, f16, #tile.layout<"S[(64,16):(16,1)] xor 32B">, "shared">
 !B = !tile.buffer<array<i64: 8, 16>, bf16, #tile.layout<"S[(8,16):(16,1)] xor 32B">, "shared">
-!D = !tile.fragment<array<i64: 64, 8>, f32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
+!D = tensor<64x8xf32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
   gpu.func @of_two_types(%a: !A, %b: !B, %c: !D, %more: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
     // expected-error @below {{types: wgmma.mma_async A and B must have the same type,}}
@@ -121,7 +121,7 @@ gpu.module @m {
 
 !A = !tile.buffer<array<i64: 64, 16>, f16, #tile.layout<"S[(64,16):(16,1)] xor 32B">, "shared">
 !B = !tile.buffer<array<i64: 12, 16>, f16, #tile.layout<"S[(12,16):(16,1)] xor 32B">, "shared">
-!D = !tile.fragment<array<i64: 64, 12>, f32, #tile.layout<"S[(4,2,8,4,3):(1@warpid,3,4@laneid,1@laneid,1)]">>
+!D = tensor<64x12xf32, #tile.layout<"S[(4,2,8,4,3):(1@warpid,3,4@laneid,1@laneid,1)]">>
 gpu.module @m {
   gpu.func @columns(%a: !A, %b: !B, %c: !D, %more: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
     // expected-error @below {{types: wgmma.mma_async n must be a multiple of 8 in 8..256, got 12}}
@@ -134,7 +134,7 @@ gpu.module @m {
 
 !A = !tile.buffer<array<i64: 64, 16>, f16, #tile.layout<"S[(64,16):(16,1)] xor 32B">, "shared">
 !B = !tile.buffer<array<i64: 8, 16>, f16, #tile.layout<"S[(8,16):(16,1)] xor 32B">, "shared">
-!D = !tile.fragment<array<i64: 64, 8>, bf16, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
+!D = tensor<64x8xbf16, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
   gpu.func @sums(%a: !A, %b: !B, %c: !D, %more: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
     // expected-error @below {{types: wgmma.mma_async d_type must be one of f16, f32, s32, got bf16}}
@@ -147,7 +147,7 @@ gpu.module @m {
 
 !A = !tile.buffer<array<i64: 64, 16>, f16, #tile.layout<"S[(64,16):(16,1)] xor 32B">, "shared">
 !B = !tile.buffer<array<i64: 8, 16>, f16, #tile.layout<"S[(8,16):(16,1)] xor 32B">, "shared">
-!D = !tile.fragment<array<i64: 64, 8>, f32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
+!D = tensor<64x8xf32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
 gpu.module @m [#nvvm.target<chip = "sm_90">] {
   gpu.func @another_chip(%a: !A, %b: !B, %c: !D, %more: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
     // expected-error @below {{types: wgmma.mma_async needs sm_90a}}
@@ -160,7 +160,7 @@ gpu.module @m [#nvvm.target<chip = "sm_90">] {
 
 !A = !tile.buffer<array<i64: 64, 8>, f16, #tile.layout<"S[(64,8):(8,1)] xor 32B">, "shared">
 !B = !tile.buffer<array<i64: 8, 8>, f16, #tile.layout<"S[(8,8):(8,1)] xor 32B">, "shared">
-!D = !tile.fragment<array<i64: 64, 8>, f32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
+!D = tensor<64x8xf32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
   gpu.func @depth(%a: !A, %b: !B, %c: !D, %more: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
     // expected-error @below {{wgmma.mma_async (extents: needs K % 16 == 0, got K = 8)}}
@@ -173,7 +173,7 @@ gpu.module @m {
 
 !A = !tile.buffer<array<i64: 64, 16>, f16, #tile.layout<"S[(64,16):(16,1)] xor 32B">, "shared">
 !B = !tile.buffer<array<i64: 8, 16>, f16, #tile.layout<"S[(8,16):(16,1)] xor 32B">, "shared">
-!D = !tile.fragment<array<i64: 64, 8>, f32, #tile.layout<"S[(4,2,8,4,2):(4,2,4@laneid,1@laneid,1)]">>
+!D = tensor<64x8xf32, #tile.layout<"S[(4,2,8,4,2):(4,2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
   gpu.func @sums_of_one_warp(%a: !A, %b: !B, %c: !D, %more: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
     // expected-error @below {{accumulator: needs C and D of f32, i32 or f16 in layout S[(}}
@@ -186,7 +186,7 @@ gpu.module @m {
 
 !A = !tile.buffer<array<i64: 64, 16>, f16, #tile.layout<"S[(64,16):(16,1)]">, "shared">
 !B = !tile.buffer<array<i64: 8, 16>, f16, #tile.layout<"S[(8,16):(16,1)] xor 32B">, "shared">
-!D = !tile.fragment<array<i64: 64, 8>, f32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
+!D = tensor<64x8xf32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
   gpu.func @a_without_a_swizzle(%a: !A, %b: !B, %c: !D, %more: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
     // expected-error @below {{operand_a: needs A in rows of 8 contiguous elements, as wide as swizzle none, one after the other, got S[(64,16):(16,1)]}}
@@ -199,7 +199,7 @@ gpu.module @m {
 
 !A = !tile.buffer<array<i64: 64, 16>, f16, #tile.layout<"S[(64,16):(16,1)] xor 32B">, "shared">
 !B = !tile.buffer<array<i64: 8, 16>, f16, #tile.layout<"S[(8,16):(16,1)] xor 128B">, "shared">
-!D = !tile.fragment<array<i64: 64, 8>, f32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
+!D = tensor<64x8xf32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
   gpu.func @rows_narrower_than_the_swizzle(%a: !A, %b: !B, %c: !D, %more: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
     // expected-error @below {{operand_b: needs B in rows of 64 contiguous elements, as wide as swizzle 128B, one after the other, got S[(8,16):(16,1)] xor 128B}}
@@ -212,7 +212,7 @@ gpu.module @m {
 
 !A = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 32B">, "shared">
 !B = !tile.buffer<array<i64: 8, 64>, f16, #tile.layout<"S[(8,64):(64,1)] xor 128B">, "shared">
-!D = !tile.fragment<array<i64: 64, 8>, f32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
+!D = tensor<64x8xf32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
   gpu.func @rows_wider_than_the_swizzle(%a: !A, %b: !B, %c: !D, %more: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
     // expected-error @below {{operand_a: needs A in rows of 16 contiguous elements, as wide as swizzle 32B, one after the other, got}}
@@ -225,7 +225,7 @@ gpu.module @m {
 
 !A = !tile.buffer<array<i64: 64, 16>, f16, #tile.layout<"S[(64,16):(32,1)] xor 32B">, "shared">
 !B = !tile.buffer<array<i64: 8, 16>, f16, #tile.layout<"S[(8,16):(16,1)] xor 32B">, "shared">
-!D = !tile.fragment<array<i64: 64, 8>, f32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
+!D = tensor<64x8xf32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
   gpu.func @rows_apart(%a: !A, %b: !B, %c: !D, %more: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
     // expected-error @below {{operand_a: needs A in rows of 16 contiguous elements, as wide as swizzle 32B, one after the other, got S[(64,16):(32,1)] xor 32B}}
@@ -238,7 +238,7 @@ gpu.module @m {
 
 !A = !tile.buffer<array<i64: 64, 16>, f16, #tile.layout<"S[(8,8,16):(16,256,1)] xor 32B">, "shared">
 !B = !tile.buffer<array<i64: 8, 16>, f16, #tile.layout<"S[(8,16):(16,1)] xor 32B">, "shared">
-!D = !tile.fragment<array<i64: 64, 8>, f32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
+!D = tensor<64x8xf32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
   gpu.func @rows_in_groups(%a: !A, %b: !B, %c: !D, %more: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
     // expected-error @below {{operand_a: needs A in rows of 16 contiguous elements, as wide as swizzle 32B, one after the other, got S[(8,8,16):(16,256,1)] xor 32B}}
@@ -251,7 +251,7 @@ gpu.module @m {
 
 !A = !tile.buffer<array<i64: 64, 16>, f16, #tile.layout<"S[(64,8,2):(16,1,8)] xor 32B">, "shared">
 !B = !tile.buffer<array<i64: 8, 16>, f16, #tile.layout<"S[(8,16):(16,1)] xor 32B">, "shared">
-!D = !tile.fragment<array<i64: 64, 8>, f32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
+!D = tensor<64x8xf32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
   gpu.func @elements_in_another_order(%a: !A, %b: !B, %c: !D, %more: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
     // expected-error @below {{operand_a: needs A in rows of 16 contiguous elements, as wide as swizzle 32B, one after the other, got S[(64,8,2):(16,1,8)] xor 32B}}
@@ -264,7 +264,7 @@ gpu.module @m {
 
 !A = !tile.buffer<array<i64: 64, 16>, f16, #tile.layout<"S[(64,16):(16,1)] xor 32B">, "shared">
 !B = !tile.buffer<array<i64: 16, 64>, f16, #tile.layout<"S[(16,64):(1,16)] xor 128B">, "shared">
-!D = !tile.fragment<array<i64: 64, 64>, f32, #tile.layout<"S[(4,2,8,8,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
+!D = tensor<64x64xf32, #tile.layout<"S[(4,2,8,8,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
 gpu.module @m {
   gpu.func @n_outside_of_what_runs_fastest(%a: !A, %b: !B, %c: !D, %more: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
     // expected-error @below {{operand_b: needs B in rows of 64 contiguous elements, as wide as swizzle 128B, one after the other, got S[(16,64):(1,16)] xor 128B}}
@@ -277,7 +277,7 @@ gpu.module @m {
 
 !A = !tile.buffer<array<i64: 64, 16>, f16, #tile.layout<"S[(64,16):(16,1)] xor 32B">, "shared">
 !B = !tile.buffer<array<i64: 16, 128>, f16, #tile.layout<"S[(16,2,64):(64,131072,1)] xor 128B">, "shared">
-!D = !tile.fragment<array<i64: 64, 128>, f32, #tile.layout<"S[(4,2,8,16,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
+!D = tensor<64x128xf32, #tile.layout<"S[(4,2,8,16,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
 gpu.module @m {
   gpu.func @panels_too_far_apart(%a: !A, %b: !B, %c: !D, %more: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
     // expected-error @below {{operand_b: needs B in a layout that a matrix descriptor describes: leading_byte_offset must be in 0..262128, got 262144}}
@@ -288,9 +288,9 @@ gpu.module @m {
 
 // -----
 
-!A = !tile.fragment<array<i64: 64, 16>, f16, #tile.layout<"S[(4,2,8,2,4,2):(1@warpid,4,4@laneid,2,1@laneid,1)]">>
+!A = tensor<64x16xf16, #tile.layout<"S[(4,2,8,2,4,2):(1@warpid,4,4@laneid,2,1@laneid,1)]">>
 !B = !tile.buffer<array<i64: 8, 16>, f16, #tile.layout<"S[(8,16):(16,1)] xor 32B">, "shared">
-!D = !tile.fragment<array<i64: 64, 8>, f32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
+!D = tensor<64x8xf32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
   gpu.func @registers_in_another_order(%a: !A, %b: !B, %c: !D, %more: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
     // expected-error @below {{wgmma.mma_async (operand_a: needs A in registers in layout S[(4,2,8,2,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)], got S[}}
@@ -301,9 +301,9 @@ gpu.module @m {
 
 // -----
 
-!A = !tile.fragment<array<i64: 64, 16>, f16, #tile.layout<"S[(4,2,8,2,4,2):(8,2,4@laneid,4,1@laneid,1)]">>
+!A = tensor<64x16xf16, #tile.layout<"S[(4,2,8,2,4,2):(8,2,4@laneid,4,1@laneid,1)]">>
 !B = !tile.buffer<array<i64: 8, 16>, f16, #tile.layout<"S[(8,16):(16,1)] xor 32B">, "shared">
-!D = !tile.fragment<array<i64: 64, 8>, f32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
+!D = tensor<64x8xf32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
   gpu.func @registers_of_one_warp(%a: !A, %b: !B, %c: !D, %more: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
     // expected-error @below {{operand_a: needs A in registers in layout S[}}
@@ -314,9 +314,9 @@ gpu.module @m {
 
 // -----
 
-!A = !tile.fragment<array<i64: 64, 64>, f16, #tile.layout<"S[(4,2,8,4,2,4,2):(1@warpid,2,4@laneid,8,4,1@laneid,1)]">>
+!A = tensor<64x64xf16, #tile.layout<"S[(4,2,8,4,2,4,2):(1@warpid,2,4@laneid,8,4,1@laneid,1)]">>
 !B = !tile.buffer<array<i64: 8, 64>, f16, #tile.layout<"S[(8,64):(64,1)] xor 128B">, "shared">
-!D = !tile.fragment<array<i64: 64, 8>, f32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
+!D = tensor<64x8xf32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
   gpu.func @registers_transposed(%a: !A, %b: !B, %c: !D, %more: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
     // expected-error @below {{major: needs A in registers of type f16 to be K-major, got M-major}}
@@ -329,7 +329,7 @@ gpu.module @m {
 
 !A = !tile.buffer<array<i64: 64, 8>, f32, #tile.layout<"S[(64,8):(8,1)] xor 32B">, "shared">
 !B = !tile.buffer<array<i64: 8, 32>, f32, #tile.layout<"S[(8,32):(32,1)] xor 128B">, "shared">
-!D = !tile.fragment<array<i64: 64, 32>, f32, #tile.layout<"S[(4,2,8,4,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
+!D = tensor<64x32xf32, #tile.layout<"S[(4,2,8,4,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
 gpu.module @m {
   gpu.func @n_major_tf32(%a: !A, %b: !B, %c: !D, %more: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
     // expected-error @below {{wgmma.mma_async (major: needs B of type f32 to be K-major, got N-major)}}
@@ -342,7 +342,7 @@ gpu.module @m {
 
 !A = !tile.buffer<array<i64: 32, 64>, i8, #tile.layout<"S[(32,64):(64,1)] xor 64B">, "shared">
 !B = !tile.buffer<array<i64: 8, 32>, i8, #tile.layout<"S[(8,32):(32,1)] xor 32B">, "shared">
-!D = !tile.fragment<array<i64: 64, 8>, i32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
+!D = tensor<64x8xi32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
   gpu.func @m_inside_of_i8(%a: !A, %b: !B, %c: !D, %more: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
     // expected-error @below {{wgmma.mma_async (major: needs A of type i8 to be K-major, got M-major)}}
@@ -355,7 +355,7 @@ gpu.module @m {
 
 !A = !tile.buffer<array<i64: 64, 16>, f16, #tile.layout<"S[(64,16):(16,1)] xor 32B">, "cluster">
 !B = !tile.buffer<array<i64: 8, 16>, f16, #tile.layout<"S[(8,16):(16,1)] xor 32B">, "shared">
-!D = !tile.fragment<array<i64: 64, 8>, f32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
+!D = tensor<64x8xf32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
   gpu.func @a_of_a_peer(%a: !A, %b: !B, %c: !D, %more: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
     // expected-error @below {{wgmma.mma_async (own_memory: needs A in the CTA's own shared memory, got a buffer in cluster memory)}}
@@ -366,10 +366,10 @@ gpu.module @m {
 
 // -----
 
-!H = !tile.fragment<array<i64: 64, 16>, bf16, #tile.layout<"S[(4,2,8,2,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
+!H = tensor<64x16xbf16, #tile.layout<"S[(4,2,8,2,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
 gpu.module @m {
   gpu.func @wait_for_halves(%h: !H) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
-    // expected-error @below {{'tile.wait_gemm' op expects fragments of f32, i32 or f16, got !tile.fragment<}}
+    // expected-error @below {{'tile.wait_gemm' op expects fragments of f32, i32 or f16, got tensor<}}
     %0 = "tile.wait_gemm"(%h) : (!H) -> !H
     gpu.return
   }
@@ -377,10 +377,10 @@ gpu.module @m {
 
 // -----
 
-!H = !tile.fragment<array<i64: 64, 16>, bf16, #tile.layout<"S[(4,2,8,2,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
+!H = tensor<64x16xbf16, #tile.layout<"S[(4,2,8,2,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
 gpu.module @m {
   gpu.func @pin_halves(%h: !H) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
-    // expected-error @below {{'tile.pin' op expects fragments of f32, i32 or f16, got !tile.fragment<}}
+    // expected-error @below {{'tile.pin' op expects fragments of f32, i32 or f16, got tensor<}}
     %0 = "tile.pin"(%h) : (!H) -> !H
     gpu.return
   }
@@ -390,7 +390,7 @@ gpu.module @m {
 
 !A = !tile.buffer<array<i64: 64, 16>, f16, #tile.layout<"S[(64,16):(16,1)] xor 32B">, "shared">
 !B = !tile.buffer<array<i64: 8, 16>, f16, #tile.layout<"S[(8,16):(16,1)] xor 32B">, "shared">
-!D = !tile.fragment<array<i64: 64, 8>, f32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
+!D = tensor<64x8xf32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
   gpu.func @by_half_a_warpgroup(%a: !A, %b: !B, %c: !D, %more: i1) kernel attributes {known_block_size = array<i32: 64, 1, 1>} {
     // expected-error @below {{wgmma.mma_async (full_active_threads: needs a block of full warpgroups of 128 threads along x, got (64, 1, 1)}}
@@ -401,9 +401,9 @@ gpu.module @m {
 
 // -----
 
-!A = !tile.fragment<array<i64: 16, 64>, f16, #tile.layout<"S[(2,4,2,4,2,8):(4,1@laneid,1,1@warpid,2,4@laneid)]">>
+!A = tensor<16x64xf16, #tile.layout<"S[(2,4,2,4,2,8):(4,1@laneid,1,1@warpid,2,4@laneid)]">>
 !B = !tile.buffer<array<i64: 8, 16>, f16, #tile.layout<"S[(8,16):(16,1)] xor 32B">, "shared">
-!D = !tile.fragment<array<i64: 64, 8>, f32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
+!D = tensor<64x8xf32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
   gpu.func @transposed_registers(%a: !A, %b: !B, %c: !D, %more: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
     // expected-error @below {{major: needs A in registers of type f16 to be K-major, got M-major}}
@@ -417,7 +417,7 @@ gpu.module @m {
 // Panels that no one distance leads through: the descriptor has but one.
 !A = !tile.buffer<array<i64: 64, 16>, f16, #tile.layout<"S[(64,16):(16,1)] xor 32B">, "shared">
 !B = !tile.buffer<array<i64: 16, 256>, f16, #tile.layout<"S[(16,2,2,64):(64,1024,2048,1)] xor 128B">, "shared">
-!D = !tile.fragment<array<i64: 64, 256>, f32, #tile.layout<"S[(4,2,8,32,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
+!D = tensor<64x256xf32, #tile.layout<"S[(4,2,8,32,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
 gpu.module @m {
   gpu.func @panels_in_another_order(%a: !A, %b: !B, %c: !D, %more: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
     // expected-error @below {{operand_b: needs B in panels at one stride, got S[}}
@@ -430,7 +430,7 @@ gpu.module @m {
 
 !A = !tile.buffer<array<i64: 16, 64>, f16, #tile.layout<"S[(16,64):(64,1)] xor 128B">, "shared">
 !B = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">
-!D = !tile.fragment<array<i64: 16, 64>, f32, #tile.layout<"S[(2,8,8,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!D = tensor<16x64xf32, #tile.layout<"S[(2,8,8,4,2):(2,4@laneid,4,1@laneid,1)]">>
 gpu.module @m {
   gpu.func @rows_of_one_warp(%a: !A, %b: !B, %c: !D, %more: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
     // expected-error @below {{wgmma.mma_async (extents: needs M % 64 == 0, got M = 16)}}
@@ -443,7 +443,7 @@ gpu.module @m {
 
 !A = !tile.buffer<array<i64: 64, 16>, f16, #tile.layout<"S[(64,16):(16,1)] xor 32B">, "shared">
 !B = !tile.buffer<array<i64: 8, 16>, f16, #tile.layout<"S[(8,16):(16,1)] xor 32B">, "cluster">
-!D = !tile.fragment<array<i64: 64, 8>, f32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
+!D = tensor<64x8xf32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
   gpu.func @b_of_a_peer(%a: !A, %b: !B, %c: !D, %more: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
     // expected-error @below {{own_memory: needs B in the CTA's own shared memory, got a buffer in cluster memory}}
@@ -476,7 +476,7 @@ gpu.module @m {
 
 !A = !tile.buffer<array<i64: 64, 16>, f16, #tile.layout<"S[(64,16):(16,1)] xor 32B">, "shared">
 !B = !tile.buffer<array<i64: 8, 16>, f16, #tile.layout<"S[(8,16):(16,1)] xor 32B">, "shared">
-!D = !tile.fragment<array<i64: 64, 8>, f32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
+!D = tensor<64x8xf32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
   gpu.func @named_sums_as_a_value(%a: !A, %b: !B, %c: !D, %more: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
     // expected-error @below {{'tile.gemm_async' op expects no use of D with first_sum: tile.read_sums returns the sums}}

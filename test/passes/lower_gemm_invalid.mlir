@@ -1,8 +1,8 @@
 // RUN: weft-opt %s --lower-gemm --split-input-file --verify-diagnostics
 
 !A = !tile.buffer<array<i64: 16, 16>, f16, #tile.layout<"S[(16,16):(16,1)]">, "shared">
-!B = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
-!D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+!B = tensor<16x8xf16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
+!D = tensor<16x8xf32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
 gpu.func @register_scope_of_a(%a: !A, %b: !B) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
   // expected-error @below {{'tile.gemm' op has no candidate that lowers it: mma.sync m16n8k32, mma.sync m16n8k16, mma.sync m16n8k8, mma.sync m8n8k16, mma.sync m16n8k4, mma.sync m8n8k4 (register_scope: needs A in registers, got a buffer in shared memory)}}
@@ -13,9 +13,9 @@ gpu.func @register_scope_of_a(%a: !A, %b: !B) kernel attributes {known_block_siz
 
 // -----
 
-!A = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!A = tensor<16x16xf16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
 !B = !tile.buffer<array<i64: 16, 8>, f16, #tile.layout<"S[(16,8):(8,1)]">, "shared">
-!D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+!D = tensor<16x8xf32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
 gpu.func @register_scope_of_b(%a: !A, %b: !B) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
   // expected-error @below {{'tile.gemm' op has no candidate that lowers it: mma.sync m16n8k32, mma.sync m16n8k16, mma.sync m16n8k8, mma.sync m8n8k16, mma.sync m16n8k4, mma.sync m8n8k4 (register_scope: needs B in registers, got a buffer in shared memory)}}
@@ -26,9 +26,9 @@ gpu.func @register_scope_of_b(%a: !A, %b: !B) kernel attributes {known_block_siz
 
 // -----
 
-!A = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
-!B = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
-!D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+!A = tensor<16x16xf16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!B = tensor<16x8xf16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
+!D = tensor<16x8xf32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 !C = !tile.buffer<array<i64: 16, 8>, f32, #tile.layout<"S[(16,8):(8,1)]">, "shared">
 gpu.module @m {
 gpu.func @register_scope_of_c(%a: !A, %b: !B, %c: !C) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
@@ -40,8 +40,8 @@ gpu.func @register_scope_of_c(%a: !A, %b: !B, %c: !C) kernel attributes {known_b
 
 // -----
 
-!A = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
-!B = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
+!A = tensor<16x16xf16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!B = tensor<16x8xf16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
 !D = !tile.buffer<array<i64: 16, 8>, f32, #tile.layout<"S[(16,8):(8,1)]">, "shared">
 gpu.module @m {
 gpu.func @register_scope_of_d(%a: !A, %b: !B) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
@@ -53,9 +53,9 @@ gpu.func @register_scope_of_d(%a: !A, %b: !B) kernel attributes {known_block_siz
 
 // -----
 
-!A = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)] + R[(2):(8)]">>
-!B = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
-!D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+!A = tensor<16x16xf16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)] + R[(2):(8)]">>
+!B = tensor<16x8xf16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
+!D = tensor<16x8xf32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
 gpu.func @no_replica_of_a(%a: !A, %b: !B) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
   // expected-error @below {{'tile.gemm' op has no candidate that lowers it: mma.sync m16n8k32, mma.sync m16n8k16, mma.sync m16n8k8, mma.sync m8n8k16, mma.sync m16n8k4, mma.sync m8n8k4 (no_replica: needs A without a replica, got layout S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)] + R[(2):(8)])}}
@@ -66,9 +66,9 @@ gpu.func @no_replica_of_a(%a: !A, %b: !B) kernel attributes {known_block_size = 
 
 // -----
 
-!A = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
-!B = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)] + R[(2):(4)]">>
-!D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+!A = tensor<16x16xf16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!B = tensor<16x8xf16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)] + R[(2):(4)]">>
+!D = tensor<16x8xf32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
 gpu.func @no_replica_of_b(%a: !A, %b: !B) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
   // expected-error @below {{'tile.gemm' op has no candidate that lowers it: mma.sync m16n8k32, mma.sync m16n8k16, mma.sync m16n8k8, mma.sync m8n8k16, mma.sync m16n8k4, mma.sync m8n8k4 (no_replica: needs B without a replica, got layout S[(2,4,2,8):(2,1@laneid,1,4@laneid)] + R[(2):(4)])}}
@@ -79,10 +79,10 @@ gpu.func @no_replica_of_b(%a: !A, %b: !B) kernel attributes {known_block_size = 
 
 // -----
 
-!A = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
-!B = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
-!D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
-!C = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)] + R[(2):(4)]">>
+!A = tensor<16x16xf16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!B = tensor<16x8xf16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
+!D = tensor<16x8xf32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+!C = tensor<16x8xf32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)] + R[(2):(4)]">>
 gpu.module @m {
 gpu.func @no_replica_of_c(%a: !A, %b: !B, %c: !C) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
   // expected-error @below {{'tile.gemm' op has no candidate that lowers it: mma.sync m16n8k32, mma.sync m16n8k16, mma.sync m16n8k8, mma.sync m8n8k16, mma.sync m16n8k4, mma.sync m8n8k4 (no_replica: needs C without a replica, got layout S[(2,8,4,2):(2,4@laneid,1@laneid,1)] + R[(2):(4)])}}
@@ -93,9 +93,9 @@ gpu.func @no_replica_of_c(%a: !A, %b: !B, %c: !C) kernel attributes {known_block
 
 // -----
 
-!A = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
-!B = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
-!D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)] + R[(2):(4)]">>
+!A = tensor<16x16xf16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!B = tensor<16x8xf16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
+!D = tensor<16x8xf32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)] + R[(2):(4)]">>
 gpu.module @m {
 gpu.func @no_replica_of_d(%a: !A, %b: !B) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
   // expected-error @below {{'tile.gemm' op has no candidate that lowers it: mma.sync m16n8k32, mma.sync m16n8k16, mma.sync m16n8k8, mma.sync m8n8k16, mma.sync m16n8k4, mma.sync m8n8k4 (no_replica: needs D without a replica, got layout S[(2,8,4,2):(2,4@laneid,1@laneid,1)] + R[(2):(4)])}}
@@ -106,9 +106,9 @@ gpu.func @no_replica_of_d(%a: !A, %b: !B) kernel attributes {known_block_size = 
 
 // -----
 
-!A = !tile.fragment<array<i64: 16, 16>, i32, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
-!B = !tile.fragment<array<i64: 16, 8>, i32, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
-!D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+!A = tensor<16x16xi32, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!B = tensor<16x8xi32, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
+!D = tensor<16x8xf32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
 gpu.func @types_of_inputs(%a: !A, %b: !B) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
   // expected-error @below {{types: needs A and B of one type of f16, bf16 and f32, or of fp8, with C and D of f32 (of f16 and fp8 also f16), or of 8-bit integers, with C and D of i32, or of f64, with C and D of f64, got D f32, A i32, B i32}}
@@ -119,9 +119,9 @@ gpu.func @types_of_inputs(%a: !A, %b: !B) kernel attributes {known_block_size = 
 
 // -----
 
-!A = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
-!B = !tile.fragment<array<i64: 16, 8>, bf16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
-!D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+!A = tensor<16x16xf16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!B = tensor<16x8xbf16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
+!D = tensor<16x8xf32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
 gpu.func @types_that_differ(%a: !A, %b: !B) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
   // expected-error @below {{types: needs A and B of one type of f16, bf16 and f32, or of fp8, with C and D of f32 (of f16 and fp8 also f16), or of 8-bit integers, with C and D of i32, or of f64, with C and D of f64, got D f32, A f16, B bf16}}
@@ -132,10 +132,10 @@ gpu.func @types_that_differ(%a: !A, %b: !B) kernel attributes {known_block_size 
 
 // -----
 
-!A = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
-!B = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
-!D = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
-!C = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+!A = tensor<16x16xf16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!B = tensor<16x8xf16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
+!D = tensor<16x8xf16, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+!C = tensor<16x8xf32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
 gpu.func @types_of_d(%a: !A, %b: !B, %c: !C) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
   // expected-error @below {{types: needs A and B of one type of f16, bf16 and f32, or of fp8, with C and D of f32 (of f16 and fp8 also f16), or of 8-bit integers, with C and D of i32, or of f64, with C and D of f64, got D f16, A f16, B f16, C f32}}
@@ -146,10 +146,10 @@ gpu.func @types_of_d(%a: !A, %b: !B, %c: !C) kernel attributes {known_block_size
 
 // -----
 
-!A = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
-!B = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
-!D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
-!C = !tile.fragment<array<i64: 16, 8>, bf16, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+!A = tensor<16x16xf16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!B = tensor<16x8xf16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
+!D = tensor<16x8xf32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+!C = tensor<16x8xbf16, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
 gpu.func @types_of_c(%a: !A, %b: !B, %c: !C) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
   // expected-error @below {{types: needs A and B of one type of f16, bf16 and f32, or of fp8, with C and D of f32 (of f16 and fp8 also f16), or of 8-bit integers, with C and D of i32, or of f64, with C and D of f64, got D f32, A f16, B f16, C bf16}}
@@ -160,9 +160,9 @@ gpu.func @types_of_c(%a: !A, %b: !B, %c: !C) kernel attributes {known_block_size
 
 // -----
 
-!A = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
-!B = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
-!D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+!A = tensor<16x16xf16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!B = tensor<16x8xf16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
+!D = tensor<16x8xf32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
 gpu.func @alpha(%a: !A, %b: !B) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
   // expected-error @below {{'tile.gemm' op has no candidate that lowers it: mma.sync m16n8k32 (types: m16n8k32 needs A of one of f8E4M3FN, f8E5M2, i8, ui8, got f16); mma.sync m16n8k16, mma.sync m16n8k8 (alpha: needs alpha 1.0, got 2.0); mma.sync m8n8k16 (types: m8n8k16 needs A of one of i8, ui8, got f16); mma.sync m16n8k4 (types: m16n8k4 needs A of one of f32, f64, got f16); mma.sync m8n8k4 (types: m8n8k4 needs A of one of f64, got f16)}}
@@ -173,10 +173,10 @@ gpu.func @alpha(%a: !A, %b: !B) kernel attributes {known_block_size = array<i32:
 
 // -----
 
-!A = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
-!B = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
-!D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
-!C = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+!A = tensor<16x16xf16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!B = tensor<16x8xf16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
+!D = tensor<16x8xf32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+!C = tensor<16x8xf32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
 gpu.func @beta(%a: !A, %b: !B, %c: !C) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
   // expected-error @below {{'tile.gemm' op has no candidate that lowers it: mma.sync m16n8k32 (types: m16n8k32 needs A of one of f8E4M3FN, f8E5M2, i8, ui8, got f16); mma.sync m16n8k16, mma.sync m16n8k8 (beta: needs beta 0.0 or 1.0, got 0.5); mma.sync m8n8k16 (types: m8n8k16 needs A of one of i8, ui8, got f16); mma.sync m16n8k4 (types: m16n8k4 needs A of one of f32, f64, got f16); mma.sync m8n8k4 (types: m8n8k4 needs A of one of f64, got f16)}}
@@ -187,10 +187,10 @@ gpu.func @beta(%a: !A, %b: !B, %c: !C) kernel attributes {known_block_size = arr
 
 // -----
 
-!A = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
-!B = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
-!D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
-!C = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+!A = tensor<16x16xf16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!B = tensor<16x8xf16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
+!D = tensor<16x8xf32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+!C = tensor<16x8xf32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
 gpu.func @beta_minus_one(%a: !A, %b: !B, %c: !C) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
   // expected-error @below {{'tile.gemm' op has no candidate that lowers it: mma.sync m16n8k32 (types: m16n8k32 needs A of one of f8E4M3FN, f8E5M2, i8, ui8, got f16); mma.sync m16n8k16, mma.sync m16n8k8 (beta: needs beta 0.0 or 1.0, got -1.0); mma.sync m8n8k16 (types: m8n8k16 needs A of one of i8, ui8, got f16); mma.sync m16n8k4 (types: m16n8k4 needs A of one of f32, f64, got f16); mma.sync m8n8k4 (types: m8n8k4 needs A of one of f64, got f16)}}
@@ -201,9 +201,9 @@ gpu.func @beta_minus_one(%a: !A, %b: !B, %c: !C) kernel attributes {known_block_
 
 // -----
 
-!A = !tile.fragment<array<i64: 8, 16>, f16, #tile.layout<"S[(8,2,4,2):(4@laneid,2,1@laneid,1)]">>
-!B = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
-!D = !tile.fragment<array<i64: 8, 8>, f32, #tile.layout<"S[(8,4,2):(4@laneid,1@laneid,1)]">>
+!A = tensor<8x16xf16, #tile.layout<"S[(8,2,4,2):(4@laneid,2,1@laneid,1)]">>
+!B = tensor<16x8xf16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
+!D = tensor<8x8xf32, #tile.layout<"S[(8,4,2):(4@laneid,1@laneid,1)]">>
 gpu.module @m {
 gpu.func @extents_m(%a: !A, %b: !B) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
   // expected-error @below {{'tile.gemm' op has no candidate that lowers it: mma.sync m16n8k32 (types: m16n8k32 needs A of one of f8E4M3FN, f8E5M2, i8, ui8, got f16); mma.sync m16n8k16, mma.sync m16n8k8 (extents: needs M % 16 == 0, got M = 8); mma.sync m8n8k16 (types: m8n8k16 needs A of one of i8, ui8, got f16); mma.sync m16n8k4 (types: m16n8k4 needs A of one of f32, f64, got f16); mma.sync m8n8k4 (types: m8n8k4 needs A of one of f64, got f16)}}
@@ -214,9 +214,9 @@ gpu.func @extents_m(%a: !A, %b: !B) kernel attributes {known_block_size = array<
 
 // -----
 
-!A = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
-!B = !tile.fragment<array<i64: 16, 4>, f16, #tile.layout<"S[(2,4,2,4):(1,1@laneid,16@laneid,4@laneid)]">>
-!D = !tile.fragment<array<i64: 16, 4>, f32, #tile.layout<"S[(2,8,4):(1,4@laneid,1@laneid)]">>
+!A = tensor<16x16xf16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!B = tensor<16x4xf16, #tile.layout<"S[(2,4,2,4):(1,1@laneid,16@laneid,4@laneid)]">>
+!D = tensor<16x4xf32, #tile.layout<"S[(2,8,4):(1,4@laneid,1@laneid)]">>
 gpu.module @m {
 gpu.func @extents_n(%a: !A, %b: !B) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
   // expected-error @below {{'tile.gemm' op has no candidate that lowers it: mma.sync m16n8k32 (types: m16n8k32 needs A of one of f8E4M3FN, f8E5M2, i8, ui8, got f16); mma.sync m16n8k16, mma.sync m16n8k8 (extents: needs N % 8 == 0, got N = 4); mma.sync m8n8k16 (types: m8n8k16 needs A of one of i8, ui8, got f16); mma.sync m16n8k4 (types: m16n8k4 needs A of one of f32, f64, got f16); mma.sync m8n8k4 (types: m8n8k4 needs A of one of f64, got f16)}}
@@ -227,9 +227,9 @@ gpu.func @extents_n(%a: !A, %b: !B) kernel attributes {known_block_size = array<
 
 // -----
 
-!A = !tile.fragment<array<i64: 16, 4>, f16, #tile.layout<"S[(2,8,4):(1,4@laneid,1@laneid)]">>
-!B = !tile.fragment<array<i64: 4, 8>, f16, #tile.layout<"S[(4,8):(1@laneid,4@laneid)]">>
-!D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+!A = tensor<16x4xf16, #tile.layout<"S[(2,8,4):(1,4@laneid,1@laneid)]">>
+!B = tensor<4x8xf16, #tile.layout<"S[(4,8):(1@laneid,4@laneid)]">>
+!D = tensor<16x8xf32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
 gpu.func @extents_k(%a: !A, %b: !B) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
   // expected-error @below {{mma.sync m16n8k16 (extents: needs K % 16 == 0, got K = 4); mma.sync m16n8k8 (extents: needs K % 8 == 0, got K = 4)}}
@@ -240,9 +240,9 @@ gpu.func @extents_k(%a: !A, %b: !B) kernel attributes {known_block_size = array<
 
 // -----
 
-!A = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,1@laneid,4,8@laneid,1)]">>
-!B = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
-!D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+!A = tensor<16x16xf16, #tile.layout<"S[(2,8,2,4,2):(2,1@laneid,4,8@laneid,1)]">>
+!B = tensor<16x8xf16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
+!D = tensor<16x8xf32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
 gpu.func @fragments_in_other_lanes(%a: !A, %b: !B) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
   // expected-error @below {{fragments: no m16n8k16 fits M=16, N=8, K=16: A must have element (0, 2) in lane 1, as in S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)], got S[(2,8,2,4,2):(2,1@laneid,4,8@laneid,1)]}}
@@ -253,9 +253,9 @@ gpu.func @fragments_in_other_lanes(%a: !A, %b: !B) kernel attributes {known_bloc
 
 // -----
 
-!A = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
-!B = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,8@laneid,1,1@laneid)]">>
-!D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+!A = tensor<16x16xf16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!B = tensor<16x8xf16, #tile.layout<"S[(2,4,2,8):(2,8@laneid,1,1@laneid)]">>
+!D = tensor<16x8xf32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
 gpu.func @fragments_of_b(%a: !A, %b: !B) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
   // expected-error @below {{fragments: no m16n8k16 fits M=16, N=8, K=16: B must have element (2, 0) in lane 1, as in S[}}
@@ -266,9 +266,9 @@ gpu.func @fragments_of_b(%a: !A, %b: !B) kernel attributes {known_block_size = a
 
 // -----
 
-!A = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
-!B = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
-!D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,1@laneid,8@laneid,1)]">>
+!A = tensor<16x16xf16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!B = tensor<16x8xf16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
+!D = tensor<16x8xf32, #tile.layout<"S[(2,8,4,2):(2,1@laneid,8@laneid,1)]">>
 gpu.module @m {
 gpu.func @fragments_of_d(%a: !A, %b: !B) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
   // expected-error @below {{fragments: no m16n8k16 fits M=16, N=8, K=16: D must have element (0, 2) in lane 1, as in S[}}
@@ -279,10 +279,10 @@ gpu.func @fragments_of_d(%a: !A, %b: !B) kernel attributes {known_block_size = a
 
 // -----
 
-!A = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
-!B = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
-!D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
-!C = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,1@laneid,8@laneid,1)]">>
+!A = tensor<16x16xf16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!B = tensor<16x8xf16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
+!D = tensor<16x8xf32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+!C = tensor<16x8xf32, #tile.layout<"S[(2,8,4,2):(2,1@laneid,8@laneid,1)]">>
 gpu.module @m {
 gpu.func @fragments_of_c(%a: !A, %b: !B, %c: !C) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
   // expected-error @below {{fragments: no m16n8k16 fits M=16, N=8, K=16: C must have element (0, 2) in lane 1, as in S[}}
@@ -293,9 +293,9 @@ gpu.func @fragments_of_c(%a: !A, %b: !B, %c: !C) kernel attributes {known_block_
 
 // -----
 
-!A = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,2,4):(2,4@laneid,4,1,1@laneid)]">>
-!B = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
-!D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+!A = tensor<16x16xf16, #tile.layout<"S[(2,8,2,2,4):(2,4@laneid,4,1,1@laneid)]">>
+!B = tensor<16x8xf16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
+!D = tensor<16x8xf32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
 gpu.func @fragments_of_pairs_apart(%a: !A, %b: !B) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
   // expected-error @below {{fragments: no m16n8k16 fits M=16, N=8, K=16: A must have element (0, 1) in lane 0, as in S[}}
@@ -306,9 +306,9 @@ gpu.func @fragments_of_pairs_apart(%a: !A, %b: !B) kernel attributes {known_bloc
 
 // -----
 
-!A = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
-!B = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
-!D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+!A = tensor<16x16xf16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!B = tensor<16x8xf16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
+!D = tensor<16x8xf32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 gpu.module @m [#nvvm.target<chip = "sm_72">] {
   gpu.func @types_on_an_old_chip(%v: vector<8xf16>, %w: vector<4xf16>) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
     %a = "tile.from_lane"(%v) : (vector<8xf16>) -> !A
@@ -321,9 +321,9 @@ gpu.module @m [#nvvm.target<chip = "sm_72">] {
 
 // -----
 
-!A = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
-!B = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
-!D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+!A = tensor<16x16xf16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!B = tensor<16x8xf16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
+!D = tensor<16x8xf32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
   gpu.func @full_active_lanes_of_the_block(%v: vector<8xf16>, %w: vector<4xf16>) kernel attributes {known_block_size = array<i32: 48, 1, 1>} {
     %a = "tile.from_lane"(%v) : (vector<8xf16>) -> !A
@@ -336,9 +336,9 @@ gpu.module @m {
 
 // -----
 
-!A = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
-!B = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
-!D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+!A = tensor<16x16xf16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!B = tensor<16x8xf16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
+!D = tensor<16x8xf32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
   gpu.func @full_active_lanes_in_a_branch(%v: vector<8xf16>, %w: vector<4xf16>) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
     %a = "tile.from_lane"(%v) : (vector<8xf16>) -> !A
@@ -356,9 +356,9 @@ gpu.module @m {
 
 // -----
 
-!A = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
-!B = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
-!D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+!A = tensor<16x16xf16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!B = tensor<16x8xf16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
+!D = tensor<16x8xf32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
   gpu.func @full_active_lanes_of_one_lane(%v: vector<8xf16>, %w: vector<4xf16>) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
     %a = "tile.from_lane"(%v) : (vector<8xf16>) -> !A
@@ -375,9 +375,9 @@ gpu.module @m {
 
 // -----
 
-!A = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
-!B = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
-!D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+!A = tensor<16x16xf16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!B = tensor<16x8xf16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
+!D = tensor<16x8xf32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
   gpu.func @full_active_lanes_by_the_lane(%v: vector<8xf16>, %w: vector<4xf16>) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
     %a = "tile.from_lane"(%v) : (vector<8xf16>) -> !A
@@ -395,9 +395,9 @@ gpu.module @m {
 
 // -----
 
-!A = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
-!B = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
-!D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+!A = tensor<16x16xf16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!B = tensor<16x8xf16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
+!D = tensor<16x8xf32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
   gpu.func @full_active_lanes_by_another_dimension(%v: vector<8xf16>, %w: vector<4xf16>) kernel attributes {known_block_size = array<i32: 16, 2, 1>} {
     %a = "tile.from_lane"(%v) : (vector<8xf16>) -> !A
@@ -415,9 +415,9 @@ gpu.module @m {
 
 // -----
 
-!A = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
-!B = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
-!D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+!A = tensor<16x16xf16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!B = tensor<16x8xf16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
+!D = tensor<16x8xf32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
   gpu.func @full_active_lanes_in_a_loop(%v: vector<8xf16>, %w: vector<4xf16>) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
     %a = "tile.from_lane"(%v) : (vector<8xf16>) -> !A
@@ -435,9 +435,9 @@ gpu.module @m {
 
 // -----
 
-!A = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
-!B = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
-!D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+!A = tensor<16x16xf16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!B = tensor<16x8xf16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
+!D = tensor<16x8xf32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
   gpu.func @full_active_lanes_by_what_a_loop_carries(%v: vector<8xf16>, %w: vector<4xf16>) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
     %a = "tile.from_lane"(%v) : (vector<8xf16>) -> !A
@@ -461,9 +461,9 @@ gpu.module @m {
 
 // -----
 
-!A = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
-!B = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
-!D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+!A = tensor<16x16xf16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!B = tensor<16x8xf16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
+!D = tensor<16x8xf32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
   gpu.func @full_active_lanes_by_memory(%v: vector<8xf16>, %w: vector<4xf16>, %m: memref<32xi1>) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
     %a = "tile.from_lane"(%v) : (vector<8xf16>) -> !A
@@ -480,9 +480,9 @@ gpu.module @m {
 
 // -----
 
-!A = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
-!B = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
-!D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+!A = tensor<16x16xf16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!B = tensor<16x8xf16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
+!D = tensor<16x8xf32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
   gpu.func @full_active_lanes_by_private_memory(%v: vector<8xf16>, %w: vector<4xf16>) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
     %a = "tile.from_lane"(%v) : (vector<8xf16>) -> !A
@@ -503,9 +503,9 @@ gpu.module @m {
 
 // -----
 
-!A = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
-!B = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
-!D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+!A = tensor<16x16xf16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!B = tensor<16x8xf16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
+!D = tensor<16x8xf32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
   gpu.func @full_active_lanes_by_a_fragment(%v: vector<8xf16>, %w: vector<4xf16>) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
     %a = "tile.from_lane"(%v) : (vector<8xf16>) -> !A
@@ -524,9 +524,9 @@ gpu.module @m {
 
 // -----
 
-!A = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
-!B = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
-!D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+!A = tensor<16x16xf16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!B = tensor<16x8xf16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
+!D = tensor<16x8xf32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
   gpu.func @full_active_lanes_by_what_another_lane_has(%v: vector<8xf16>, %w: vector<4xf16>) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
     %a = "tile.from_lane"(%v) : (vector<8xf16>) -> !A
@@ -548,9 +548,9 @@ gpu.module @m {
 
 // -----
 
-!A = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
-!B = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
-!D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+!A = tensor<16x16xf16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!B = tensor<16x8xf16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
+!D = tensor<16x8xf32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
   gpu.func @full_active_lanes_by_what_a_segment_has(%v: vector<8xf16>, %w: vector<4xf16>) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
     %a = "tile.from_lane"(%v) : (vector<8xf16>) -> !A
@@ -572,9 +572,9 @@ gpu.module @m {
 
 // -----
 
-!A = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
-!B = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
-!D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+!A = tensor<16x16xf16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!B = tensor<16x8xf16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
+!D = tensor<16x8xf32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
   gpu.func @full_active_lanes_by_a_warp_of_two_rows(%v: vector<8xf16>, %w: vector<4xf16>) kernel attributes {known_block_size = array<i32: 48, 2, 1>} {
     %a = "tile.from_lane"(%v) : (vector<8xf16>) -> !A
@@ -594,9 +594,9 @@ gpu.module @m {
 
 // -----
 
-!A = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
-!B = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
-!D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+!A = tensor<16x16xf16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!B = tensor<16x8xf16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
+!D = tensor<16x8xf32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
   gpu.func @full_active_lanes_in_a_while(%v: vector<8xf16>, %w: vector<4xf16>) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
     %a = "tile.from_lane"(%v) : (vector<8xf16>) -> !A
@@ -618,9 +618,9 @@ gpu.module @m {
 
 // -----
 
-!A = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
-!B = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
-!D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+!A = tensor<16x16xf16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!B = tensor<16x8xf16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
+!D = tensor<16x8xf32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
   gpu.func @full_active_lanes_after_a_branch(%v: vector<8xf16>, %w: vector<4xf16>) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
     %a = "tile.from_lane"(%v) : (vector<8xf16>) -> !A
@@ -640,9 +640,9 @@ gpu.module @m {
 
 // -----
 
-!A = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
-!B = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
-!D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+!A = tensor<16x16xf16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!B = tensor<16x8xf16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
+!D = tensor<16x8xf32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
   gpu.func @full_active_lanes_in_a_region_of_lane_0(%v: vector<8xf16>, %w: vector<4xf16>) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
     %a = "tile.from_lane"(%v) : (vector<8xf16>) -> !A
@@ -658,24 +658,24 @@ gpu.module @m {
 
 // -----
 
-!R = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!R = tensor<16x16xf16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
 gpu.module @m {
   gpu.func @helper(%v: vector<8xf16>, %w: vector<4xf16>) {
     %a = "tile.from_lane"(%v) : (vector<8xf16>) -> !R
-    %b = "tile.from_lane"(%w) : (vector<4xf16>) -> !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
+    %b = "tile.from_lane"(%w) : (vector<4xf16>) -> tensor<16x8xf16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
     // Some lanes alone may call this.
     // expected-error @below {{full_active_lanes: needs to be in a kernel, so that all 32 lanes of the warp reach it together}}
-    %0 = "tile.gemm"(%a, %b) : (!R, !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>)
-      -> !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+    %0 = "tile.gemm"(%a, %b) : (!R, tensor<16x8xf16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>)
+      -> tensor<16x8xf32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
     gpu.return
   }
 }
 
 // -----
 
-!A = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
-!B = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
-!D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+!A = tensor<16x16xf16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!B = tensor<16x8xf16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
+!D = tensor<16x8xf32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
   gpu.func @full_active_lanes_of_an_unknown_block(%a: !A, %b: !B) kernel {
     // expected-error @below {{full_active_lanes: needs to be in a kernel with 'known_block_size', so that all 32 lanes of the warp reach it together}}

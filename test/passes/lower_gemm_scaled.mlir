@@ -3,11 +3,11 @@
 // A register has four scales of a lane. The byte is the group of K, and the lanes of a quad those of 16 rows of A
 // or of 8 columns of B.
 
-!A = !tile.fragment<array<i64: 32, 64>, f8E4M3FN, #tile.layout<"S[(2,2,8,2,2,4,4):(32,4,4@laneid,16,8,1@laneid,1)]">>
-!B = !tile.fragment<array<i64: 64, 32>, f8E5M2, #tile.layout<"S[(2,2,4,4,4,8):(32,4,1@laneid,1,8,4@laneid)]">>
-!S = !tile.fragment<array<i64: 32, 4>, f8E8M0FNU, #tile.layout<"S[(2,2,8,4):(2@laneid,1@laneid,4@laneid,1)]">>
-!T = !tile.fragment<array<i64: 4, 32>, f8E8M0FNU, #tile.layout<"S[(4,4,8):(1,1@laneid,4@laneid)]">>
-!D = !tile.fragment<array<i64: 32, 32>, f32, #tile.layout<"S[(2,2,8,4,4,2):(16,2,4@laneid,4,1@laneid,1)]">>
+!A = tensor<32x64xf8E4M3FN, #tile.layout<"S[(2,2,8,2,2,4,4):(32,4,4@laneid,16,8,1@laneid,1)]">>
+!B = tensor<64x32xf8E5M2, #tile.layout<"S[(2,2,4,4,4,8):(32,4,1@laneid,1,8,4@laneid)]">>
+!S = tensor<32x4xf8E8M0FNU, #tile.layout<"S[(2,2,8,4):(2@laneid,1@laneid,4@laneid,1)]">>
+!T = tensor<4x32xf8E8M0FNU, #tile.layout<"S[(4,4,8):(1,1@laneid,4@laneid)]">>
+!D = tensor<32x32xf32, #tile.layout<"S[(2,2,8,4,4,2):(16,2,4@laneid,4,1@laneid,1)]">>
 
 gpu.module @m [#nvvm.target<chip = "sm_120a">] {
   // CHECK-LABEL: gpu.func @mxfp8

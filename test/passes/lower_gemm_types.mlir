@@ -2,18 +2,18 @@
 
 // Elements of 8 and 32 bits: ldmatrix brings whole registers of K-major tiles, as it does for 16 bits.
 
-!Sums = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+!Sums = tensor<16x8xf32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 !Rows8 = !tile.buffer<array<i64: 64, 64>, f8E4M3FN, #tile.layout<"S[(64,64):(64,1)] xor 64B">, "shared">
 !Columns8 = !tile.buffer<array<i64: 64, 64>, f8E5M2, #tile.layout<"S[(64,64):(64,1)] xor 64B">, "shared">
-!A8 = !tile.fragment<array<i64: 16, 32>, f8E4M3FN, #tile.layout<"S[(2,8,2,4,4):(4,4@laneid,8,1@laneid,1)]">>
-!B8 = !tile.fragment<array<i64: 32, 8>, f8E5M2, #tile.layout<"S[(2,4,4,8):(4,1@laneid,1,4@laneid)]">>
+!A8 = tensor<16x32xf8E4M3FN, #tile.layout<"S[(2,8,2,4,4):(4,4@laneid,8,1@laneid,1)]">>
+!B8 = tensor<32x8xf8E5M2, #tile.layout<"S[(2,4,4,8):(4,1@laneid,1,4@laneid)]">>
 !Rows32 = !tile.buffer<array<i64: 64, 32>, f32, #tile.layout<"S[(64,32):(32,1)] xor 128B">, "shared">
-!A32 = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,2,4):(1,4@laneid,2,1@laneid)]">>
-!B32 = !tile.fragment<array<i64: 8, 8>, f32, #tile.layout<"S[(2,4,8):(1,1@laneid,4@laneid)]">>
+!A32 = tensor<16x8xf32, #tile.layout<"S[(2,8,2,4):(1,4@laneid,2,1@laneid)]">>
+!B32 = tensor<8x8xf32, #tile.layout<"S[(2,4,8):(1,1@laneid,4@laneid)]">>
 !RowsInt = !tile.buffer<array<i64: 64, 64>, i8, #tile.layout<"S[(64,64):(64,1)] xor 64B">, "shared">
-!AInt = !tile.fragment<array<i64: 16, 32>, i8, #tile.layout<"S[(2,8,2,4,4):(4,4@laneid,8,1@laneid,1)]">>
-!BInt = !tile.fragment<array<i64: 32, 8>, i8, #tile.layout<"S[(2,4,4,8):(4,1@laneid,1,4@laneid)]">>
-!SumsInt = !tile.fragment<array<i64: 16, 8>, i32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+!AInt = tensor<16x32xi8, #tile.layout<"S[(2,8,2,4,4):(4,4@laneid,8,1@laneid,1)]">>
+!BInt = tensor<32x8xi8, #tile.layout<"S[(2,4,4,8):(4,1@laneid,1,4@laneid)]">>
+!SumsInt = tensor<16x8xi32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 
 gpu.module @m {
   // CHECK-LABEL: gpu.func @fp8

@@ -4,8 +4,8 @@
 !Map = !tile.map<array<i64: 64, 32>, f32, #tile.layout<"S[(64,32):(32,1)] xor 128B">>
 !B = !tile.buffer<array<i64: 2, 8, 32>, f32, #tile.layout<"S[(2,8,32):(256,32,1)] xor 128B">, "shared">
 !Stage = !tile.buffer<array<i64: 8, 32>, f32, #tile.layout<"S[(8,32):(32,1)] xor 128B">, "shared">
-!Sums = !tile.fragment<array<i64: 64, 8>, f32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
-!Part = !tile.fragment<array<i64: 8, 32>, f32, #tile.layout<"S[(8,4,8):(4@laneid,1@laneid,1)]">>
+!Sums = tensor<64x8xf32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
+!Part = tensor<8x32xf32, #tile.layout<"S[(8,4,8):(4@laneid,1@laneid,1)]">>
 gpu.module @m [#nvvm.target<chip = "sm_90a">] {
   // A map that fills A, which a product reads, rounds. What fills another buffer of the same type is copied as it is.
   // CHECK-LABEL: gpu.func @product
@@ -70,7 +70,7 @@ gpu.module @m [#nvvm.target<chip = "sm_90a">] {
 
 !A = !tile.buffer<array<i64: 64, 32>, f32, #tile.layout<"S[(64,32):(32,1)] xor 128B">, "shared">
 !B = !tile.buffer<array<i64: 8, 32>, f32, #tile.layout<"S[(8,32):(32,1)] xor 128B">, "shared">
-!Sums = !tile.fragment<array<i64: 64, 8>, f32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
+!Sums = tensor<64x8xf32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
 gpu.module @m [#nvvm.target<chip = "sm_90a">] {
   gpu.func @cp_async(%m: memref<?x?xf32>, %b: !B, %c: !Sums, %i: i32, %yes: i1) kernel {
     %a = "tile.alloc"() : () -> !A
@@ -86,7 +86,7 @@ gpu.module @m [#nvvm.target<chip = "sm_90a">] {
 !A = !tile.buffer<array<i64: 64, 32>, f32, #tile.layout<"S[(64,32):(32,1)] xor 128B">, "shared">
 !Map = !tile.map<array<i64: 64, 32>, f32, #tile.layout<"S[(64,32):(32,1)] xor 128B">>
 !B = !tile.buffer<array<i64: 8, 32>, f32, #tile.layout<"S[(8,32):(32,1)] xor 128B">, "shared">
-!Sums = !tile.fragment<array<i64: 64, 8>, f32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
+!Sums = tensor<64x8xf32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
 gpu.module @m [#nvvm.target<chip = "sm_90a">] {
   gpu.func @copied_out(%m: memref<?x?xf32>, %b: !B, %c: !Sums, %i: i32, %yes: i1) kernel {
     %a = "tile.alloc"() : () -> !A

@@ -197,7 +197,7 @@ def test_operands_of_a_kind_that_was_verified_are_looked_at(name, flag):
 
 PART = '!tile.buffer<array<i64: 16, 16>, f16, #tile.layout<"S[(16,16):(64,1)]">, "shared">'
 LAYOUT = '#tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">'
-FRAGMENT = f"!tile.fragment<array<i64: 16, 16>, f16, {LAYOUT}>"
+FRAGMENT = f"tensor<16x16xf16, {LAYOUT}>"
 MAP = '!tile.map<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)]">>'
 BUFFERS = f"""
 func.func @f(%b: {SHARED}, %g: {FRAGMENT}, %m: {MAP}) {{

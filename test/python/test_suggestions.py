@@ -137,7 +137,7 @@ UNKNOWN = {
     "allowUnregisteredDialects() on the MLIRContext, or use -allow-unregistered-dialect with the MLIR opt "
     "tool used; did you mean 'tile'?",
     "!T = !tile.nothing": "1:12: error: expected dynamic type: dialect 'tile' has no type 'nothing': its "
-    "types are buffer, exchange, fragment, function, map, ring",
+    "types are buffer, exchange, function, map, ring",
     "!T = !mma.fragment": "1:11: error: expected dynamic type: dialect 'mma' has no type 'fragment': it "
     "has no types",
 }

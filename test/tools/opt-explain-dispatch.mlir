@@ -8,11 +8,11 @@
 // CHECK: note: candidate mma.sync m16n8k32 (priority 4096) refuses it: types: m16n8k32 needs A of one of
 // CHECK: note: candidate mma.sync m16n8k8 (priority 1024) would lower it too, with a lower priority
 
-!A16 = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
-!B16 = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
-!A8 = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
-!B8 = !tile.fragment<array<i64: 8, 8>, f16, #tile.layout<"S[(4,2,8):(1@laneid,1,4@laneid)]">>
-!D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+!A16 = tensor<16x16xf16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!B16 = tensor<16x8xf16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
+!A8 = tensor<16x8xf16, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+!B8 = tensor<8x8xf16, #tile.layout<"S[(4,2,8):(1@laneid,1,4@laneid)]">>
+!D = tensor<16x8xf32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 
 gpu.module @m {
   gpu.func @k16(%a: !A16, %b: !B16) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {

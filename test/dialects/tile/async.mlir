@@ -4,13 +4,13 @@
 !Stage = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">
 !Map = !tile.map<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">>
 !Bytes = !tile.buffer<array<i64: 64, 128>, i8, #tile.layout<"S[(64,128):(128,1)] xor 128B">, "shared">
-!A = !tile.fragment<array<i64: 64, 64>, f16, #tile.layout<"S[(4,2,8,4,2,4,2):(1@warpid,2,4@laneid,8,4,1@laneid,1)]">>
-!D = !tile.fragment<array<i64: 64, 64>, f32, #tile.layout<"S[(4,2,8,8,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
-!D40 = !tile.fragment<array<i64: 64, 40>, f32, #tile.layout<"S[(4,2,8,5,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
-!I = !tile.fragment<array<i64: 64, 64>, i32, #tile.layout<"S[(4,2,8,8,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
+!A = tensor<64x64xf16, #tile.layout<"S[(4,2,8,4,2,4,2):(1@warpid,2,4@laneid,8,4,1@laneid,1)]">>
+!D = tensor<64x64xf32, #tile.layout<"S[(4,2,8,8,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
+!D40 = tensor<64x40xf32, #tile.layout<"S[(4,2,8,5,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
+!I = tensor<64x64xi32, #tile.layout<"S[(4,2,8,8,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
 !Tall = !tile.buffer<array<i64: 128, 64>, f16, #tile.layout<"S[(128,64):(64,1)] xor 128B">, "shared">
-!D2 = !tile.fragment<array<i64: 128, 64>, f32, #tile.layout<"S[(2,4,2,8,8,4,2):(32,1@warpid,2,4@laneid,4,1@laneid,1)]">>
-!Rounded = !tile.fragment<array<i64: 64, 8>, bf16, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
+!D2 = tensor<128x64xf32, #tile.layout<"S[(2,4,2,8,8,4,2):(32,1@warpid,2,4@laneid,4,1@laneid,1)]">>
+!Rounded = tensor<64x8xbf16, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
 !Named = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">
 !Rows = !tile.buffer<array<i64: 128, 128>, f8E4M3FN, #tile.layout<"S[(128,128):(128,1)] xor 128B">, "shared">
 !Columns = !tile.buffer<array<i64: 128, 128>, f32, #tile.layout<"S[(128,128):(1@TLane,1@TCol)]">, "tmem">
@@ -161,16 +161,16 @@ func.func @bounds_of_rings(%stage: i32) {
 // A stage of each operand; A in registers; what runs fastest is M, or N, or K; an MN-major B with more columns than D.
 // CHECK-LABEL: @products
 func.func @products(%s: !Stage, %a: !A, %c: !D, %d: !D40, %more: i1) {
-  // CHECK: "tile.gemm_async"(%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}) {operandSegmentSizes = {{.*}}} : (!tile.buffer<{{.*}}>, !tile.buffer<{{.*}}>, !tile.fragment<{{.*}}>, i1) -> !tile.fragment<
+  // CHECK: "tile.gemm_async"(%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}) {operandSegmentSizes = {{.*}}} : (!tile.buffer<{{.*}}>, !tile.buffer<{{.*}}>, tensor<{{.*}}>, i1) -> tensor<
   %0 = "tile.gemm_async"(%s, %s, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>} : (!Stage, !Stage, !D, i1) -> !D
   // CHECK: "tile.gemm_async"
-  // CHECK-SAME: transpose_b = true} : (!tile.fragment<
+  // CHECK-SAME: transpose_b = true} : (tensor<
   %1 = "tile.gemm_async"(%a, %s, %0, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>, transpose_b = true} : (!A, !Stage, !D, i1) -> !D
   // CHECK: "tile.gemm_async"
   // CHECK-SAME: transpose_a = true}
   %2 = "tile.gemm_async"(%s, %s, %1, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>, transpose_a = true} : (!Stage, !Stage, !D, i1) -> !D
   // CHECK: "tile.gemm_async"
-  // CHECK-SAME: -> !tile.fragment<array<i64: 64, 40>, f32
+  // CHECK-SAME: -> tensor<64x40xf32
   %3 = "tile.gemm_async"(%s, %s, %d, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>} : (!Stage, !Stage, !D40, i1) -> !D40
   return
 }
@@ -179,10 +179,10 @@ func.func @products(%s: !Stage, %a: !A, %c: !D, %d: !D40, %more: i1) {
 // CHECK-LABEL: @larger_products
 func.func @larger_products(%t: !Tall, %s: !Stage, %c: !D2, %x: !Bytes, %i: !I, %more: i1) {
   // CHECK: "tile.gemm_async"
-  // CHECK-SAME: -> !tile.fragment<array<i64: 128, 64>, f32
+  // CHECK-SAME: -> tensor<128x64xf32
   %0 = "tile.gemm_async"(%t, %s, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>, transpose_b = true} : (!Tall, !Stage, !D2, i1) -> !D2
   // CHECK: "tile.gemm_async"
-  // CHECK-SAME: -> !tile.fragment<array<i64: 64, 64>, i32
+  // CHECK-SAME: -> tensor<64x64xi32
   %1 = "tile.gemm_async"(%x, %x, %i, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>, transpose_b = true} : (!Bytes, !Bytes, !I, i1) -> !I
   return
 }
@@ -204,11 +204,11 @@ func.func @products_in_tensor_memory(%a: !Rows, %c: !Columns, %s: !Scales, %more
 func.func @waits(%c: !D, %d: !D) {
   // CHECK: "tile.wait_gemm"() : () -> ()
   "tile.wait_gemm"() : () -> ()
-  // CHECK: "tile.wait_gemm"(%{{.*}}) {pending = 1 : i64} : (!tile.fragment<{{.*}}>) -> !tile.fragment<
+  // CHECK: "tile.wait_gemm"(%{{.*}}) {pending = 1 : i64} : (tensor<{{.*}}>) -> tensor<
   %0 = "tile.wait_gemm"(%c) {pending = 1} : (!D) -> !D
-  // CHECK: "tile.wait_gemm"(%{{.*}}, %{{.*}}) : (!tile.fragment<{{.*}}>, !tile.fragment<{{.*}}>) -> (!tile.fragment<{{.*}}>, !tile.fragment<{{.*}}>)
+  // CHECK: "tile.wait_gemm"(%{{.*}}, %{{.*}}) : (tensor<{{.*}}>, tensor<{{.*}}>) -> (tensor<{{.*}}>, tensor<{{.*}}>)
   %1, %2 = "tile.wait_gemm"(%0, %d) : (!D, !D) -> (!D, !D)
-  // CHECK: "tile.pin"(%{{.*}}) : (!tile.fragment<[[D:.*]]>) -> !tile.fragment<[[D]]>
+  // CHECK: "tile.pin"(%{{.*}}) : (tensor<[[D:.*]]>) -> tensor<[[D]]>
   %3 = "tile.pin"(%2) : (!D) -> !D
   return
 }
@@ -225,9 +225,9 @@ func.func @named_sums(%a: !Named, %c: !D, %no: i1, %f: f32) {
   "tile.add_products"() {count = 32, first_product = 0, first_sum = 32} : () -> ()
   // CHECK: "tile.add_products"(%{{.*}}, %{{.*}}) {count = 2 : i64, factor_numbers = array<i64: 1, 0>, first_product = 0 : i64, first_sum = 32 : i64} : (f32, f32) -> ()
   "tile.add_products"(%f, %f) {count = 2, factor_numbers = array<i64: 1, 0>, first_product = 0, first_sum = 32} : (f32, f32) -> ()
-  // CHECK: "tile.read_sums"() {first_sum = 32 : i64} : () -> !tile.fragment<
+  // CHECK: "tile.read_sums"() {first_sum = 32 : i64} : () -> tensor<
   %1 = "tile.read_sums"() {first_sum = 32} : () -> !D
-  // CHECK: "tile.read_sums"() {first_sum = 32 : i64, order = array<i64: 3, 2, 1, 0>, rounds = true} : () -> !tile.fragment<{{.*}}, bf16,
+  // CHECK: "tile.read_sums"() {first_sum = 32 : i64, order = array<i64: 3, 2, 1, 0>, rounds = true} : () -> tensor<{{.*}}xbf16,
   %2 = "tile.read_sums"() {first_sum = 32, order = array<i64: 3, 2, 1, 0>, rounds = true} : () -> !Rounded
   return
 }

@@ -223,9 +223,9 @@ func.func @store_to_no_map(%m: memref<?x?xf16>, %i: i32, %t: !T) {
 // -----
 
 !M = !tile.map<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">>
-!D = !tile.fragment<array<i64: 64, 64>, f32, #tile.layout<"S[(4,2,8,8,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
+!D = tensor<64x64xf32, #tile.layout<"S[(4,2,8,8,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
 func.func @store_of_a_fragment(%m: !M, %i: i32, %t: !D) {
-  // expected-error @below {{expects a tile.buffer, got !tile.fragment<}}
+  // expected-error @below {{expects a tile.buffer, got tensor<}}
   "tile.store_async"(%t, %m, %i, %i) : (!D, !M, i32, i32) -> ()
   return
 }
@@ -519,9 +519,9 @@ func.func @advance_result(%r: !R, %i: i32) {
 // -----
 
 !T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">
-!D = !tile.fragment<array<i64: 64, 64>, f32, #tile.layout<"S[(4,2,8,8,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
+!D = tensor<64x64xf32, #tile.layout<"S[(4,2,8,8,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
 func.func @gemm_a(%a: i64, %b: !T, %c: !D, %more: i1) {
-  // expected-error @below {{'tile.gemm_async' op expects A to be a tile.fragment or tile.buffer, got i64}}
+  // expected-error @below {{'tile.gemm_async' op expects A to be a tensor with a #tile.layout or a tile.buffer, got i64}}
   %0 = "tile.gemm_async"(%a, %b, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>} : (i64, !T, !D, i1) -> !D
   return
 }
@@ -529,9 +529,9 @@ func.func @gemm_a(%a: i64, %b: !T, %c: !D, %more: i1) {
 // -----
 
 !T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">
-!D = !tile.fragment<array<i64: 64, 64>, f32, #tile.layout<"S[(4,2,8,8,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
+!D = tensor<64x64xf32, #tile.layout<"S[(4,2,8,8,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
 func.func @gemm_b(%a: !T, %b: !D, %c: !D, %more: i1) {
-  // expected-error @below {{expects B to be a tile.buffer, got !tile.fragment<}}
+  // expected-error @below {{expects B to be a tile.buffer, got tensor<}}
   %0 = "tile.gemm_async"(%a, %b, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>} : (!T, !D, !D, i1) -> !D
   return
 }
@@ -539,7 +539,7 @@ func.func @gemm_b(%a: !T, %b: !D, %c: !D, %more: i1) {
 // -----
 
 !T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">
-!D = !tile.fragment<array<i64: 64, 64>, f32, #tile.layout<"S[(4,2,8,8,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
+!D = tensor<64x64xf32, #tile.layout<"S[(4,2,8,8,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
 !B = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(32,1)]">, "shared">
 func.func @gemm_of_a_bad_layout(%a: !T, %b: !B, %c: !D, %more: i1) {
   // expected-error @below {{has a buffer of layout S[(64,64):(32,1)]: its elements must not overlap}}
@@ -550,7 +550,7 @@ func.func @gemm_of_a_bad_layout(%a: !T, %b: !B, %c: !D, %more: i1) {
 // -----
 
 !T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">
-!D = !tile.fragment<array<i64: 64, 64>, f32, #tile.layout<"S[(4,2,8,8,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
+!D = tensor<64x64xf32, #tile.layout<"S[(4,2,8,8,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
 func.func @gemm_flag(%a: !T, %b: !T, %c: !D, %more: i32) {
   // expected-error @below {{expects accumulate to be i1, got i32}}
   %0 = "tile.gemm_async"(%a, %b, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>} : (!T, !T, !D, i32) -> !D
@@ -560,7 +560,7 @@ func.func @gemm_flag(%a: !T, %b: !T, %c: !D, %more: i32) {
 // -----
 
 !T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">
-!D = !tile.fragment<array<i64: 64, 64>, f32, #tile.layout<"S[(4,2,8,8,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
+!D = tensor<64x64xf32, #tile.layout<"S[(4,2,8,8,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
 !S = !tile.buffer<array<i64: 3, 64, 64>, f16, #tile.layout<"S[(3,64,64):(4096,64,1)] xor 128B">, "shared">
 func.func @gemm_rank(%a: !S, %b: !T, %c: !D, %more: i1) {
   // expected-error @below {{expects A of rank 2, got shape [3, 64, 64]}}
@@ -571,7 +571,7 @@ func.func @gemm_rank(%a: !S, %b: !T, %c: !D, %more: i1) {
 // -----
 
 !T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">
-!D = !tile.fragment<array<i64: 64, 64>, f32, #tile.layout<"S[(4,2,8,8,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
+!D = tensor<64x64xf32, #tile.layout<"S[(4,2,8,8,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
 !B = !tile.buffer<array<i64: 64>, f16, #tile.layout<"S[(64):(1)]">, "shared">
 func.func @gemm_rank_of_b(%a: !T, %b: !B, %c: !D, %more: i1) {
   // expected-error @below {{expects B of rank 2, got shape [64]}}
@@ -582,7 +582,7 @@ func.func @gemm_rank_of_b(%a: !T, %b: !B, %c: !D, %more: i1) {
 // -----
 
 !T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">
-!D = !tile.fragment<array<i64: 64, 64>, f32, #tile.layout<"S[(4,2,8,8,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
+!D = tensor<64x64xf32, #tile.layout<"S[(4,2,8,8,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
 func.func @gemm_into_a_buffer(%a: !T, %b: !T, %c: !T, %more: i1) {
   // expected-error @below {{expects C and D to be one type of fragment, got !tile.buffer<}}
   %0 = "tile.gemm_async"(%a, %b, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>} : (!T, !T, !T, i1) -> !T
@@ -592,10 +592,10 @@ func.func @gemm_into_a_buffer(%a: !T, %b: !T, %c: !T, %more: i1) {
 // -----
 
 !T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">
-!D = !tile.fragment<array<i64: 64, 64>, f32, #tile.layout<"S[(4,2,8,8,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
-!I = !tile.fragment<array<i64: 64, 64>, i32, #tile.layout<"S[(4,2,8,8,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
+!D = tensor<64x64xf32, #tile.layout<"S[(4,2,8,8,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
+!I = tensor<64x64xi32, #tile.layout<"S[(4,2,8,8,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
 func.func @gemm_c_and_d(%a: !T, %b: !T, %c: !D, %more: i1) {
-  // expected-error @below {{expects C and D to be one type of fragment, got !tile.fragment<}}
+  // expected-error @below {{expects C and D to be one type of fragment, got tensor<}}
   %0 = "tile.gemm_async"(%a, %b, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>} : (!T, !T, !D, i1) -> !I
   return
 }
@@ -603,7 +603,7 @@ func.func @gemm_c_and_d(%a: !T, %b: !T, %c: !D, %more: i1) {
 // -----
 
 !T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">
-!D = !tile.fragment<array<i64: 64, 64>, f32, #tile.layout<"S[(4,2,8,8,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
+!D = tensor<64x64xf32, #tile.layout<"S[(4,2,8,8,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
 !W = !tile.buffer<array<i64: 64, 128>, f16, #tile.layout<"S[(64,2,64):(64,4096,1)] xor 128B">, "shared">
 func.func @gemm_n(%a: !T, %b: !W, %c: !D, %more: i1) {
   // expected-error @below {{expects D of shape [64, 128], got [64, 64]}}
@@ -614,7 +614,7 @@ func.func @gemm_n(%a: !T, %b: !W, %c: !D, %more: i1) {
 // -----
 
 !T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">
-!D = !tile.fragment<array<i64: 64, 64>, f32, #tile.layout<"S[(4,2,8,8,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
+!D = tensor<64x64xf32, #tile.layout<"S[(4,2,8,8,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
 !W = !tile.buffer<array<i64: 64, 128>, f16, #tile.layout<"S[(64,2,64):(64,4096,1)] xor 128B">, "shared">
 func.func @gemm_m_with_m_inside(%a: !W, %b: !T, %c: !D, %more: i1) {
   // expected-error @below {{expects D of shape [128, 64], got [64, 64]}}
@@ -625,7 +625,7 @@ func.func @gemm_m_with_m_inside(%a: !W, %b: !T, %c: !D, %more: i1) {
 // -----
 
 !T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">
-!D = !tile.fragment<array<i64: 64, 64>, f32, #tile.layout<"S[(4,2,8,8,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
+!D = tensor<64x64xf32, #tile.layout<"S[(4,2,8,8,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
 !W = !tile.buffer<array<i64: 64, 128>, f16, #tile.layout<"S[(64,2,64):(64,4096,1)] xor 128B">, "shared">
 func.func @gemm_k(%a: !W, %b: !T, %c: !D, %more: i1) {
   // expected-error @below {{expects A and B of equal K, got 128 in A and 64 in B}}
@@ -636,7 +636,7 @@ func.func @gemm_k(%a: !W, %b: !T, %c: !D, %more: i1) {
 // -----
 
 !T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">
-!D = !tile.fragment<array<i64: 64, 64>, f32, #tile.layout<"S[(4,2,8,8,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
+!D = tensor<64x64xf32, #tile.layout<"S[(4,2,8,8,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
 !W = !tile.buffer<array<i64: 64, 128>, f16, #tile.layout<"S[(64,2,64):(64,4096,1)] xor 128B">, "shared">
 func.func @gemm_k_with_k_major(%a: !T, %b: !W, %c: !D, %more: i1) {
   // expected-error @below {{expects A and B of equal K, got 64 in A and 128 in B; with transpose_b = false they have}}
@@ -647,7 +647,7 @@ func.func @gemm_k_with_k_major(%a: !T, %b: !W, %c: !D, %more: i1) {
 // -----
 
 !T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">
-!D = !tile.fragment<array<i64: 64, 64>, f32, #tile.layout<"S[(4,2,8,8,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
+!D = tensor<64x64xf32, #tile.layout<"S[(4,2,8,8,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
 func.func @gemm_attribute(%a: !T, %b: !T, %c: !D, %more: i1) {
   // expected-error @below {{expects attribute 'transpose_a' to be true or false, got 1 : i64}}
   %0 = "tile.gemm_async"(%a, %b, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>, transpose_a = 1} : (!T, !T, !D, i1) -> !D
@@ -656,7 +656,7 @@ func.func @gemm_attribute(%a: !T, %b: !T, %c: !D, %more: i1) {
 
 // -----
 
-!D = !tile.fragment<array<i64: 64, 64>, f32, #tile.layout<"S[(4,2,8,8,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
+!D = tensor<64x64xf32, #tile.layout<"S[(4,2,8,8,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
 func.func @wait_pending(%c: !D) {
   // expected-error @below {{'tile.wait_gemm' op pending must be at least 0, got -1}}
   %0 = "tile.wait_gemm"(%c) {pending = -1} : (!D) -> !D
@@ -665,7 +665,7 @@ func.func @wait_pending(%c: !D) {
 
 // -----
 
-!D = !tile.fragment<array<i64: 64, 64>, f32, #tile.layout<"S[(4,2,8,8,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
+!D = tensor<64x64xf32, #tile.layout<"S[(4,2,8,8,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
 func.func @wait_results(%c: !D) {
   // expected-error @below {{expects results of the operands' types}}
   "tile.wait_gemm"(%c) : (!D) -> ()
@@ -683,7 +683,7 @@ func.func @wait_for_a_buffer(%t: !T) {
 
 // -----
 
-!D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)] xor 128B">>
+!D = tensor<16x8xf32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)] xor 128B">>
 func.func @wait_for_a_bad_layout(%c: !D) {
   // expected-error @below {{it must not have a swizzle}}
   %0 = "tile.wait_gemm"(%c) : (!D) -> !D
@@ -703,7 +703,7 @@ func.func @pin_a_buffer(%t: !T) {
 
 !A = !tile.buffer<array<i64: 64, 16>, f16, #tile.layout<"S[(64,16):(16,1)] xor 32B">, "shared">
 !B = !tile.buffer<array<i64: 8, 16>, f16, #tile.layout<"S[(8,16):(16,1)] xor 32B">, "shared">
-!D8 = !tile.fragment<array<i64: 64, 8>, f32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
+!D8 = tensor<64x8xf32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
 func.func @pin_under_way(%a: !A, %b: !B, %c: !D8, %more: i1) {
   %0 = "tile.gemm_async"(%a, %b, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>, transpose_b = true} : (!A, !B, !D8, i1) -> !D8
   // expected-error @below {{'tile.pin' op expects a finished fragment, got that of tile.gemm_async: use that of tile.wait_gemm}}
@@ -713,7 +713,7 @@ func.func @pin_under_way(%a: !A, %b: !B, %c: !D8, %more: i1) {
 
 // -----
 
-!D = !tile.fragment<array<i64: 64, 64>, f32, #tile.layout<"S[(4,2,8,8,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
+!D = tensor<64x64xf32, #tile.layout<"S[(4,2,8,8,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
 func.func @pin_and_change(%c: !D) {
   // expected-error @below {{'tile.pin' op expects a result of the operand's type, got i32}}
   %0 = "tile.pin"(%c) : (!D) -> i32
@@ -1081,7 +1081,7 @@ func.func @read_a_number() {
 
 // -----
 
-!D = !tile.fragment<array<i64: 64, 64>, f32, #tile.layout<"S[(4,2,8,8,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
+!D = tensor<64x64xf32, #tile.layout<"S[(4,2,8,8,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
 func.func @read_before_the_first() {
   // expected-error @below {{'tile.read_sums' op first_sum must be in 0..65535, got -1}}
   %0 = "tile.read_sums"() {first_sum = -1} : () -> !D
@@ -1092,7 +1092,7 @@ func.func @read_before_the_first() {
 
 !A = !tile.buffer<array<i64: 64, 16>, f16, #tile.layout<"S[(64,16):(16,1)] xor 32B">, "shared">
 !B = !tile.buffer<array<i64: 8, 16>, f16, #tile.layout<"S[(8,16):(16,1)] xor 32B">, "shared">
-!D8 = !tile.fragment<array<i64: 64, 8>, f32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
+!D8 = tensor<64x8xf32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
 func.func @multiply_before_the_first(%a: !A, %b: !B, %c: !D8, %more: i1) {
   // expected-error @below {{'tile.gemm_async' op first_sum must be in 0..65535, or -1 for sums that are values, got -2}}
   %0 = "tile.gemm_async"(%a, %b, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>, first_sum = -2, transpose_b = true} : (!A, !B, !D8, i1) -> !D8
@@ -1101,16 +1101,16 @@ func.func @multiply_before_the_first(%a: !A, %b: !B, %c: !D8, %more: i1) {
 
 // -----
 
-!D8 = !tile.fragment<array<i64: 64, 8>, f32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
+!D8 = tensor<64x8xf32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
 func.func @round_to_f32() {
-  // expected-error @below {{'tile.read_sums' op expects to return a fragment of f16 or bf16, got !tile.fragment<}}
+  // expected-error @below {{'tile.read_sums' op expects to return a fragment of f16 or bf16, got tensor<}}
   %0 = "tile.read_sums"() {first_sum = 0, rounds = true} : () -> !D8
   return
 }
 
 // -----
 
-!D8 = !tile.fragment<array<i64: 64, 8>, f32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
+!D8 = tensor<64x8xf32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
 func.func @read_in_a_number() {
   // expected-error @below {{'tile.read_sums' op expects attribute 'order' to be array<i64: ...>, got 1}}
   %0 = "tile.read_sums"() {first_sum = 0, order = 1} : () -> !D8
@@ -1119,7 +1119,7 @@ func.func @read_in_a_number() {
 
 // -----
 
-!D8 = !tile.fragment<array<i64: 64, 8>, f32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
+!D8 = tensor<64x8xf32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
 func.func @read_too_few() {
   // expected-error @below {{'tile.read_sums' op expects order to have 4 numbers in 0..65535, got array<i64: 0, 1>}}
   %0 = "tile.read_sums"() {first_sum = 0, order = array<i64: 0, 1>} : () -> !D8
@@ -1128,7 +1128,7 @@ func.func @read_too_few() {
 
 // -----
 
-!D8 = !tile.fragment<array<i64: 64, 8>, f32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
+!D8 = tensor<64x8xf32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
 func.func @read_below() {
   // expected-error @below {{'tile.read_sums' op expects order to have 4 numbers in 0..65535, got array<i64: 0, 1, 2, -1>}}
   %0 = "tile.read_sums"() {first_sum = 0, order = array<i64: 0, 1, 2, -1>} : () -> !D8

@@ -48,7 +48,7 @@ func.func @stage_after_the_last(%b: !Sums) {
 // -----
 
 !Sum = !tile.buffer<array<i64: 128, 64>, f32, #tile.layout<"S[(128,64):(1@TLane,1@TCol)]">, "tmem">
-!Rows = !tile.fragment<array<i64: 128, 16>, f32, #tile.layout<"S[(4,32,16):(1@warpid,1@laneid,1)]">>
+!Rows = tensor<128x16xf32, #tile.layout<"S[(4,32,16):(1@warpid,1@laneid,1)]">>
 func.func @load_between_parts(%b: !Sum) {
   %c0 = arith.constant 0 : i32
   %c8 = arith.constant 8 : i32
@@ -60,7 +60,7 @@ func.func @load_between_parts(%b: !Sum) {
 // -----
 
 !Sum = !tile.buffer<array<i64: 128, 64>, f32, #tile.layout<"S[(128,64):(1@TLane,1@TCol)]">, "tmem">
-!Rows = !tile.fragment<array<i64: 128, 16>, f32, #tile.layout<"S[(4,32,16):(1@warpid,1@laneid,1)]">>
+!Rows = tensor<128x16xf32, #tile.layout<"S[(4,32,16):(1@warpid,1@laneid,1)]">>
 func.func @store_below_the_only_part(%b: !Sum, %f: !Rows) {
   %c0 = arith.constant 0 : i32
   %c128 = arith.constant 128 : i32
@@ -73,7 +73,7 @@ func.func @store_below_the_only_part(%b: !Sum, %f: !Rows) {
 
 // In the buffer, the tile is 8 x 16.
 !Transposed = !tile.buffer<array<i64: 32, 64>, f16, #tile.layout<"S[(32,64):(64,1)]">, "shared">
-!Fragment = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+!Fragment = tensor<16x8xf16, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 func.func @load_of_a_transposed_tile(%b: !Transposed) {
   %c0 = arith.constant 0 : i32
   %c4 = arith.constant 4 : i32

@@ -1,6 +1,6 @@
 // RUN: weft-opt %s | weft-opt --mlir-print-local-scope | FileCheck %s
 
-!D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+!D = tensor<16x8xf32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 
 // CHECK-LABEL: @bias
 func.func @bias(%a: memref<?x?xbf16>, %b: memref<?x?xbf16>, %d: memref<?x?xf32>, %v: memref<?xbf16>) {
@@ -48,7 +48,7 @@ func.func @alpha(%a: memref<3x?x?xbf16>, %b: memref<?x?xbf16>, %d: memref<3x?x?x
 
 // CHECK-LABEL: @load_row
 func.func @load_row(%v: memref<?xf32>, %i: i32) -> !D {
-  // CHECK: "tile.load_row"(%{{.*}}, %{{.*}}) {vector_bytes = 8 : i64} : (memref<?xf32>, i32) -> !tile.fragment<
+  // CHECK: "tile.load_row"(%{{.*}}, %{{.*}}) {vector_bytes = 8 : i64} : (memref<?xf32>, i32) -> tensor<
   %0 = "tile.load_row"(%v, %i) {vector_bytes = 8} : (memref<?xf32>, i32) -> !D
   return %0 : !D
 }

@@ -138,7 +138,7 @@ func.func @operand_of_nothing(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memr
 func.func @row_of_a_matrix(%v: memref<?x?xf32>, %i: i32) {
   // expected-error @below {{'tile.load_row' op expects the source of rank 1, got memref<?x?xf32>}}
   %0 = "tile.load_row"(%v, %i) : (memref<?x?xf32>, i32)
-    -> !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+    -> tensor<16x8xf32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
   return
 }
 
@@ -147,7 +147,7 @@ func.func @row_of_a_matrix(%v: memref<?x?xf32>, %i: i32) {
 func.func @row_type(%v: memref<?xf16>, %i: i32) {
   // expected-error @below {{expects equal element types, got memref<?xf16> and}}
   %0 = "tile.load_row"(%v, %i) : (memref<?xf16>, i32)
-    -> !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+    -> tensor<16x8xf32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
   return
 }
 
@@ -156,7 +156,7 @@ func.func @row_type(%v: memref<?xf16>, %i: i32) {
 func.func @row_width(%v: memref<?xf32>, %i: i32) {
   // expected-error @below {{expects vector_bytes to be one of 0, 2, 4, 8, 16, got 3}}
   %0 = "tile.load_row"(%v, %i) {vector_bytes = 3} : (memref<?xf32>, i32)
-    -> !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+    -> tensor<16x8xf32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
   return
 }
 
@@ -165,14 +165,14 @@ func.func @row_width(%v: memref<?xf32>, %i: i32) {
 func.func @row_column(%v: memref<?xf32>, %i: index) {
   // expected-error @below {{expects i32 coordinates, got index}}
   %0 = "tile.load_row"(%v, %i) : (memref<?xf32>, index)
-    -> !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+    -> tensor<16x8xf32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
   return
 }
 
 // -----
 
 func.func @row_result(%v: memref<?xf32>, %i: i32) {
-  // expected-error @below {{expects to return a tile.fragment, got f32}}
+  // expected-error @below {{expects to return a tensor with a #tile.layout, got f32}}
   %0 = "tile.load_row"(%v, %i) : (memref<?xf32>, i32)
     -> f32
   return

@@ -13,7 +13,7 @@ func.func @d_beside_c(%a: !A, %b: !B, %c: !C, %more: i1) {
 
 !A = !tile.buffer<array<i64: 64, 16>, f16, #tile.layout<"S[(64,16):(16,1)] xor 32B">, "shared">
 !B = !tile.buffer<array<i64: 8, 16>, f16, #tile.layout<"S[(8,16):(16,1)] xor 32B">, "shared">
-!D = !tile.fragment<array<i64: 64, 8>, f32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
+!D = tensor<64x8xf32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
 func.func @no_d(%a: !A, %b: !B, %c: !D, %more: i1) {
   // expected-error @below {{expects to return D, unless C is in tensor memory, got 0 results}}
   "tile.gemm_async"(%a, %b, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>, transpose_b = true} : (!A, !B, !D, i1) -> ()
@@ -24,9 +24,9 @@ func.func @no_d(%a: !A, %b: !B, %c: !D, %more: i1) {
 
 !A = !tile.buffer<array<i64: 64, 16>, f16, #tile.layout<"S[(64,16):(16,1)] xor 32B">, "shared">
 !B = !tile.buffer<array<i64: 8, 16>, f16, #tile.layout<"S[(8,16):(16,1)] xor 32B">, "shared">
-!D = !tile.fragment<array<i64: 64, 8>, f32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
+!D = tensor<64x8xf32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
 func.func @a_pair_in_registers(%a: !A, %b: !B, %c: !D, %more: i1) {
-  // expected-error @below {{expects C in tensor memory with cta_group, got !tile.fragment}}
+  // expected-error @below {{expects C in tensor memory with cta_group, got tensor}}
   %d = "tile.gemm_async"(%a, %b, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>, cta_group = 2 : i64, transpose_b = true} : (!A, !B, !D, i1) -> !D
   return
 }
@@ -35,20 +35,20 @@ func.func @a_pair_in_registers(%a: !A, %b: !B, %c: !D, %more: i1) {
 
 !A = !tile.buffer<array<i64: 64, 16>, f16, #tile.layout<"S[(64,16):(16,1)] xor 32B">, "shared">
 !B = !tile.buffer<array<i64: 8, 16>, f16, #tile.layout<"S[(8,16):(16,1)] xor 32B">, "shared">
-!D = !tile.fragment<array<i64: 64, 8>, f32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
+!D = tensor<64x8xf32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
 func.func @n_in_registers(%a: !A, %b: !B, %c: !D, %more: i1, %n: i32) {
-  // expected-error @below {{expects C in tensor memory with scales or n, got !tile.fragment}}
+  // expected-error @below {{expects C in tensor memory with scales or n, got tensor}}
   %d = "tile.gemm_async"(%a, %b, %c, %more, %n) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 1, 0>, transpose_b = true} : (!A, !B, !D, i1, i32) -> !D
   return
 }
 
 // -----
 
-!A = !tile.fragment<array<i64: 64, 16>, f16, #tile.layout<"S[(4,2,8,2,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
+!A = tensor<64x16xf16, #tile.layout<"S[(4,2,8,2,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
 !B = !tile.buffer<array<i64: 64, 16>, f16, #tile.layout<"S[(64,16):(16,1)] xor 32B">, "shared">
 !C = !tile.buffer<array<i64: 64, 64>, f32, #tile.layout<"S[(4,16,64):(32@TLane,1@TLane,1@TCol)]">, "tmem">
 func.func @a_in_registers(%a: !A, %b: !B, %c: !C, %more: i1) {
-  // expected-error @below {{expects A to be a tile.buffer where C is in tensor memory, got !tile.fragment}}
+  // expected-error @below {{expects A to be a tile.buffer where C is in tensor memory, got tensor}}
   "tile.gemm_async"(%a, %b, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>, transpose_b = true} : (!A, !B, !C, i1) -> ()
   return
 }

@@ -328,29 +328,29 @@ func.func @schedule_block_k(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref
 
 // -----
 
-!B = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
-!D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+!B = tensor<16x8xf16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
+!D = tensor<16x8xf32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 func.func @gemm_of_no_tile(%a: vector<8xf16>, %b: !B) {
-  // expected-error @below {{'tile.gemm' op expects A to be a tile.fragment or tile.buffer, got vector<8xf16>}}
+  // expected-error @below {{'tile.gemm' op expects A to be a tensor with a #tile.layout or a tile.buffer, got vector<8xf16>}}
   %0 = "tile.gemm"(%a, %b) : (vector<8xf16>, !B) -> !D
   return
 }
 
 // -----
 
-!A = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
-!B = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
+!A = tensor<16x16xf16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!B = tensor<16x8xf16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
 func.func @gemm_to_no_tile(%a: !A, %b: !B) {
-  // expected-error @below {{expects D to be a tile.fragment or tile.buffer, got f32}}
+  // expected-error @below {{expects D to be a tensor with a #tile.layout or a tile.buffer, got f32}}
   %0 = "tile.gemm"(%a, %b) : (!A, !B) -> f32
   return
 }
 
 // -----
 
-!A = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
-!A8 = !tile.fragment<array<i64: 8, 8>, f16, #tile.layout<"S[(8,4,2):(4@laneid,1@laneid,1)]">>
-!D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+!A = tensor<16x16xf16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!A8 = tensor<8x8xf16, #tile.layout<"S[(8,4,2):(4@laneid,1@laneid,1)]">>
+!D = tensor<16x8xf32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 func.func @gemm_shape_of_b(%a: !A, %b: !A8) {
   // expected-error @below {{expects B of shape [16, 8] for A [16, 16] and B [8, 8], got [8, 8]}}
   %0 = "tile.gemm"(%a, %b) : (!A, !A8) -> !D
@@ -359,8 +359,8 @@ func.func @gemm_shape_of_b(%a: !A, %b: !A8) {
 
 // -----
 
-!A = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
-!B = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
+!A = tensor<16x16xf16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!B = tensor<16x8xf16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
 func.func @gemm_shape_of_d(%a: !A, %b: !B) {
   // expected-error @below {{expects D of shape [16, 8] for A [16, 16] and B [16, 8], got [16, 16]}}
   %0 = "tile.gemm"(%a, %b) : (!A, !B) -> !A
@@ -369,9 +369,9 @@ func.func @gemm_shape_of_d(%a: !A, %b: !B) {
 
 // -----
 
-!A = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
-!B = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
-!D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+!A = tensor<16x16xf16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!B = tensor<16x8xf16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
+!D = tensor<16x8xf32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 func.func @gemm_shape_of_c(%a: !A, %b: !B, %c: !A) {
   // expected-error @below {{expects C of shape [16, 8] for A [16, 16] and B [16, 8], got [16, 16]}}
   %0 = "tile.gemm"(%a, %b, %c) {beta = 1.0 : f32} : (!A, !B, !A) -> !D
@@ -380,9 +380,9 @@ func.func @gemm_shape_of_c(%a: !A, %b: !B, %c: !A) {
 
 // -----
 
-!R = !tile.fragment<array<i64: 256>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
-!B = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
-!D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+!R = tensor<256xf16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!B = tensor<16x8xf16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
+!D = tensor<16x8xf32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 func.func @gemm_rank(%a: !R, %b: !B) {
   // expected-error @below {{expects A of rank 2, got shape [256]}}
   %0 = "tile.gemm"(%a, %b) : (!R, !B) -> !D
@@ -391,9 +391,9 @@ func.func @gemm_rank(%a: !R, %b: !B) {
 
 // -----
 
-!A = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
-!B = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
-!D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+!A = tensor<16x16xf16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!B = tensor<16x8xf16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
+!D = tensor<16x8xf32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 func.func @gemm_beta_with_no_c(%a: !A, %b: !B) {
   // expected-error @below {{expects a C operand with beta 1.0}}
   %0 = "tile.gemm"(%a, %b) {beta = 1.0 : f32} : (!A, !B) -> !D
@@ -402,9 +402,9 @@ func.func @gemm_beta_with_no_c(%a: !A, %b: !B) {
 
 // -----
 
-!A = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
-!B = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
-!D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+!A = tensor<16x16xf16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!B = tensor<16x8xf16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
+!D = tensor<16x8xf32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 func.func @gemm_too_many(%a: !A, %b: !B, %c: !D) {
   // expected-error @below {{expects A, B and at most one C, got 4 operands}}
   %0 = "tile.gemm"(%a, %b, %c, %c) : (!A, !B, !D, !D) -> !D
@@ -413,9 +413,9 @@ func.func @gemm_too_many(%a: !A, %b: !B, %c: !D) {
 
 // -----
 
-!A = !tile.fragment<array<i64: 16, 32>, f8E4M3FN, #tile.layout<"S[(2,8,2,4,4):(4,4@laneid,8,1@laneid,1)]">>
-!B = !tile.fragment<array<i64: 32, 8>, f8E4M3FN, #tile.layout<"S[(2,4,4,8):(4,1@laneid,1,4@laneid)]">>
-!D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+!A = tensor<16x32xf8E4M3FN, #tile.layout<"S[(2,8,2,4,4):(4,4@laneid,8,1@laneid,1)]">>
+!B = tensor<32x8xf8E4M3FN, #tile.layout<"S[(2,4,4,8):(4,1@laneid,1,4@laneid)]">>
+!D = tensor<16x8xf32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 func.func @gemm_scales_of_f32(%a: !A, %b: !B, %c: !D) {
   // expected-error @below {{expects scales both of one of f8E8M0FNU, f8E4M3FN, got f32 and f32}}
   %0 = "tile.gemm_scaled"(%a, %b, %c, %c, %c) : (!A, !B, !D, !D, !D) -> !D
@@ -424,11 +424,11 @@ func.func @gemm_scales_of_f32(%a: !A, %b: !B, %c: !D) {
 
 // -----
 
-!A = !tile.fragment<array<i64: 16, 32>, f8E4M3FN, #tile.layout<"S[(2,8,2,4,4):(4,4@laneid,8,1@laneid,1)]">>
-!B = !tile.fragment<array<i64: 32, 8>, f8E4M3FN, #tile.layout<"S[(2,4,4,8):(4,1@laneid,1,4@laneid)]">>
-!S = !tile.fragment<array<i64: 32, 4>, f8E8M0FNU, #tile.layout<"S[(2,2,8,4):(2@laneid,1@laneid,4@laneid,1)]">>
-!T = !tile.fragment<array<i64: 4, 32>, f8E8M0FNU, #tile.layout<"S[(4,4,8):(1,1@laneid,4@laneid)]">>
-!D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+!A = tensor<16x32xf8E4M3FN, #tile.layout<"S[(2,8,2,4,4):(4,4@laneid,8,1@laneid,1)]">>
+!B = tensor<32x8xf8E4M3FN, #tile.layout<"S[(2,4,4,8):(4,1@laneid,1,4@laneid)]">>
+!S = tensor<32x4xf8E8M0FNU, #tile.layout<"S[(2,2,8,4):(2@laneid,1@laneid,4@laneid,1)]">>
+!T = tensor<4x32xf8E8M0FNU, #tile.layout<"S[(4,4,8):(1,1@laneid,4@laneid)]">>
+!D = tensor<16x8xf32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 func.func @gemm_scales_of_other_rows(%a: !A, %b: !B, %c: !D, %s: !S, %t: !T) {
   // expected-error @below {{expects scale_a of 16 x G and scale_b of G x 8, got 32 x 4 and 4 x 32}}
   %0 = "tile.gemm_scaled"(%a, %b, %c, %s, %t) : (!A, !B, !D, !S, !T) -> !D
@@ -437,11 +437,11 @@ func.func @gemm_scales_of_other_rows(%a: !A, %b: !B, %c: !D, %s: !S, %t: !T) {
 
 // -----
 
-!A = !tile.fragment<array<i64: 32, 32>, f8E4M3FN, #tile.layout<"S[(4,8,2,4,4):(4,4@laneid,16,1@laneid,1)]">>
-!B = !tile.fragment<array<i64: 32, 32>, f8E4M3FN, #tile.layout<"S[(2,4,4,4,8):(4,1@laneid,1,8,4@laneid)]">>
-!S = !tile.fragment<array<i64: 32, 4>, f8E8M0FNU, #tile.layout<"S[(2,2,8,4):(2@laneid,1@laneid,4@laneid,1)]">>
-!T = !tile.fragment<array<i64: 4, 32>, f8E8M0FNU, #tile.layout<"S[(4,4,8):(1,1@laneid,4@laneid)]">>
-!D = !tile.fragment<array<i64: 32, 32>, f32, #tile.layout<"S[(4,8,4,4,2):(2,4@laneid,8,1@laneid,1)]">>
+!A = tensor<32x32xf8E4M3FN, #tile.layout<"S[(4,8,2,4,4):(4,4@laneid,16,1@laneid,1)]">>
+!B = tensor<32x32xf8E4M3FN, #tile.layout<"S[(2,4,4,4,8):(4,1@laneid,1,8,4@laneid)]">>
+!S = tensor<32x4xf8E8M0FNU, #tile.layout<"S[(2,2,8,4):(2@laneid,1@laneid,4@laneid,1)]">>
+!T = tensor<4x32xf8E8M0FNU, #tile.layout<"S[(4,4,8):(1,1@laneid,4@laneid)]">>
+!D = tensor<32x32xf32, #tile.layout<"S[(4,8,4,4,2):(2,4@laneid,8,1@laneid,1)]">>
 func.func @gemm_first_group(%a: !A, %b: !B, %c: !D, %s: !S, %t: !T) {
   // expected-error @below {{first_group must be in 0..3 for 1 of 4 groups, got 4}}
   %0 = "tile.gemm_scaled"(%a, %b, %c, %s, %t) {first_group = 4 : i64} : (!A, !B, !D, !S, !T) -> !D
@@ -450,11 +450,11 @@ func.func @gemm_first_group(%a: !A, %b: !B, %c: !D, %s: !S, %t: !T) {
 
 // -----
 
-!A = !tile.fragment<array<i64: 32, 32>, f8E4M3FN, #tile.layout<"S[(4,8,2,4,4):(4,4@laneid,16,1@laneid,1)]">>
-!B = !tile.fragment<array<i64: 32, 32>, f8E4M3FN, #tile.layout<"S[(2,4,4,4,8):(4,1@laneid,1,8,4@laneid)]">>
-!S = !tile.fragment<array<i64: 32, 4>, f8E8M0FNU, #tile.layout<"S[(2,2,8,4):(2@laneid,1@laneid,4@laneid,1)]">>
-!T = !tile.fragment<array<i64: 4, 32>, f8E8M0FNU, #tile.layout<"S[(4,4,8):(1,1@laneid,4@laneid)]">>
-!D = !tile.fragment<array<i64: 32, 32>, f32, #tile.layout<"S[(4,8,4,4,2):(2,4@laneid,8,1@laneid,1)]">>
+!A = tensor<32x32xf8E4M3FN, #tile.layout<"S[(4,8,2,4,4):(4,4@laneid,16,1@laneid,1)]">>
+!B = tensor<32x32xf8E4M3FN, #tile.layout<"S[(2,4,4,4,8):(4,1@laneid,1,8,4@laneid)]">>
+!S = tensor<32x4xf8E8M0FNU, #tile.layout<"S[(2,2,8,4):(2@laneid,1@laneid,4@laneid,1)]">>
+!T = tensor<4x32xf8E8M0FNU, #tile.layout<"S[(4,4,8):(1,1@laneid,4@laneid)]">>
+!D = tensor<32x32xf32, #tile.layout<"S[(4,8,4,4,2):(2,4@laneid,8,1@laneid,1)]">>
 func.func @gemm_negative_group(%a: !A, %b: !B, %c: !D, %s: !S, %t: !T) {
   // expected-error @below {{first_group must be in 0..3 for 1 of 4 groups, got -1}}
   %0 = "tile.gemm_scaled"(%a, %b, %c, %s, %t) {first_group = -1 : i64} : (!A, !B, !D, !S, !T) -> !D
@@ -463,9 +463,9 @@ func.func @gemm_negative_group(%a: !A, %b: !B, %c: !D, %s: !S, %t: !T) {
 
 // -----
 
-!A = !tile.fragment<array<i64: 16, 32>, f8E4M3FN, #tile.layout<"S[(2,8,2,4,4):(4,4@laneid,8,1@laneid,1)]">>
-!B = !tile.fragment<array<i64: 32, 8>, f8E4M3FN, #tile.layout<"S[(2,4,4,8):(4,1@laneid,1,4@laneid)]">>
-!D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+!A = tensor<16x32xf8E4M3FN, #tile.layout<"S[(2,8,2,4,4):(4,4@laneid,8,1@laneid,1)]">>
+!B = tensor<32x8xf8E4M3FN, #tile.layout<"S[(2,4,4,8):(4,1@laneid,1,4@laneid)]">>
+!D = tensor<16x8xf32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 func.func @gemm_element_of_fp8(%a: !A, %b: !B, %c: !D) {
   // expected-error @below {{a_element must not be given where the tile isn't of i8, got a tile of f8E4M3FN}}
   %0 = "tile.gemm_scaled"(%a, %b, %c, %c, %c) {a_element = "f4E2M1FN"} : (!A, !B, !D, !D, !D) -> !D
@@ -474,121 +474,113 @@ func.func @gemm_element_of_fp8(%a: !A, %b: !B, %c: !D) {
 
 // -----
 
-func.func @fragment_notation(%a: !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8)]">>) {
+func.func @fragment_notation(%a: tensor<16x8xf32, #tile.layout<"S[(2,8)]">>) {
   // expected-error @below {{has a fragment of shape [16, 8] whose layout doesn't fit: layout 'S[(2,8)]', column 8: expected ':', got ']'}}
-  %0 = "tile.to_lane"(%a) : (!tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8)]">>) -> vector<4xf32>
+  %0 = "tile.to_lane"(%a) : (tensor<16x8xf32, #tile.layout<"S[(2,8)]">>) -> vector<4xf32>
   return
 }
 
 // -----
 
-func.func @fragment_shape_kind(%a: !tile.fragment<array<i32: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>) {
-  // expected-error @below {{has a fragment whose shape must be array<i64: ...>, got array<i32: 16, 8>}}
-  %0 = "tile.to_lane"(%a) : (!tile.fragment<array<i32: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>) -> vector<4xf32>
+func.func @fragment_shape_kind(%a: tensor<?x8xf32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>) {
+  // expected-error @below {{has a fragment of type tensor<?x8xf32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>: every extent must be a number}}
+  %0 = "tile.to_lane"(%a) : (tensor<?x8xf32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>) -> vector<4xf32>
   return
 }
 
 // -----
 
-func.func @fragment_extent(%a: !tile.fragment<array<i64: 16, 0>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>) {
+func.func @fragment_extent(%a: tensor<16x0xf32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>) {
   // expected-error @below {{has a fragment of shape [16, 0]: every extent must be at least 1}}
-  %0 = "tile.to_lane"(%a) : (!tile.fragment<array<i64: 16, 0>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>) -> vector<4xf32>
+  %0 = "tile.to_lane"(%a) : (tensor<16x0xf32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>) -> vector<4xf32>
   return
 }
 
 // -----
 
-func.func @fragment_element(%a: !tile.fragment<array<i64: 16, 8>, i1, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>) {
-  // expected-error @below {{has a fragment of i1: elements must be one of f16, bf16, f32, f64, f8E4M3FN, f8E5M2, i8, ui8, f6E2M3FN, f6E3M2FN, f4E2M1FN, f8E8M0FNU, i16, i32, i64, ui16, ui32, ui64}}
-  %0 = "tile.to_lane"(%a) : (!tile.fragment<array<i64: 16, 8>, i1, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>) -> vector<4xf32>
+func.func @fragment_element(%a: tensor<16x8xindex, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>) {
+  // expected-error @below {{has a fragment of index: elements must be one of i1, f16, bf16, f32, f64, f8E4M3FN, f8E5M2, i8, ui8, f6E2M3FN, f6E3M2FN, f4E2M1FN, f8E8M0FNU, i16, i32, i64, ui16, ui32, ui64}}
+  %0 = "tile.to_lane"(%a) : (tensor<16x8xindex, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>) -> vector<4xf32>
   return
 }
 
 // -----
 
-func.func @fragment_of_no_type(%a: !tile.fragment<array<i64: 16, 8>, "f32", #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>) {
-  // expected-error @below {{has a fragment of "f32": elements must be one of f16, bf16, f32, f64, f8E4M3FN, f8E5M2, i8, ui8, f6E2M3FN, f6E3M2FN, f4E2M1FN, f8E8M0FNU, i16, i32, i64, ui16, ui32, ui64}}
-  %0 = "tile.to_lane"(%a) : (!tile.fragment<array<i64: 16, 8>, "f32", #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>) -> vector<4xf32>
-  return
-}
-
-// -----
-
-func.func @fragment_size(%a: !tile.fragment<array<i64: 8, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>) {
+func.func @fragment_size(%a: tensor<8x8xf32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>) {
   // expected-error @below {{has a fragment of shape [8, 8] whose layout doesn't fit: shape (8, 8) doesn't have the 128 elements of}}
-  %0 = "tile.to_lane"(%a) : (!tile.fragment<array<i64: 8, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>) -> vector<4xf32>
+  %0 = "tile.to_lane"(%a) : (tensor<8x8xf32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>) -> vector<4xf32>
   return
 }
 
 // -----
 
-func.func @fragment_axis(%a: !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(1@warpid,4@laneid,1@laneid,1)]">>) {
+func.func @fragment_axis(%a: tensor<16x8xf32, #tile.layout<"S[(2,8,4,2):(1@warpid,4@laneid,1@laneid,1)]">>) {
   // expected-error @below {{it must span 1 warp or the 4 of a warpgroup, got 2}}
-  %0 = "tile.to_lane"(%a) : (!tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(1@warpid,4@laneid,1@laneid,1)]">>) -> vector<4xf32>
+  %0 = "tile.to_lane"(%a) : (tensor<16x8xf32, #tile.layout<"S[(2,8,4,2):(1@warpid,4@laneid,1@laneid,1)]">>) -> vector<4xf32>
   return
 }
 
 // -----
 
-func.func @fragment_swizzle(%a: !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)] xor 128B">>) {
+func.func @fragment_swizzle(%a: tensor<16x8xf32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)] xor 128B">>) {
   // expected-error @below {{it must not have a swizzle}}
-  %0 = "tile.to_lane"(%a) : (!tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)] xor 128B">>) -> vector<4xf32>
+  %0 = "tile.to_lane"(%a) : (tensor<16x8xf32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)] xor 128B">>) -> vector<4xf32>
   return
 }
 
 // -----
 
-func.func @fragment_of_some_lanes(%a: !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(8,4@laneid,2,1)]">>) {
+func.func @fragment_of_some_lanes(%a: tensor<16x8xf32, #tile.layout<"S[(2,8,4,2):(8,4@laneid,2,1)]">>) {
   // expected-error @below {{each of 32 lanes must hold one element in each of 16 registers, got none in register 0 of lane 1}}
-  %0 = "tile.to_lane"(%a) : (!tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(8,4@laneid,2,1)]">>) -> vector<4xf32>
+  %0 = "tile.to_lane"(%a) : (tensor<16x8xf32, #tile.layout<"S[(2,8,4,2):(8,4@laneid,2,1)]">>) -> vector<4xf32>
   return
 }
 
 // -----
 
-func.func @fragment_of_too_many_lanes(%a: !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,8@laneid,1@laneid,1)]">>) {
+func.func @fragment_of_too_many_lanes(%a: tensor<16x8xf32, #tile.layout<"S[(2,8,4,2):(2,8@laneid,1@laneid,1)]">>) {
   // expected-error @below {{each of 32 lanes must hold one element in each of 4 registers}}
-  %0 = "tile.to_lane"(%a) : (!tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,8@laneid,1@laneid,1)]">>) -> vector<4xf32>
+  %0 = "tile.to_lane"(%a) : (tensor<16x8xf32, #tile.layout<"S[(2,8,4,2):(2,8@laneid,1@laneid,1)]">>) -> vector<4xf32>
   return
 }
 
 // -----
 
-func.func @fragment_with_a_hole(%a: !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(4,4@laneid,1@laneid,1)]">>) {
+func.func @fragment_with_a_hole(%a: tensor<16x8xf32, #tile.layout<"S[(2,8,4,2):(4,4@laneid,1@laneid,1)]">>) {
   // expected-error @below {{each of 32 lanes must hold one element in each of 6 registers}}
-  %0 = "tile.to_lane"(%a) : (!tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(4,4@laneid,1@laneid,1)]">>) -> vector<4xf32>
+  %0 = "tile.to_lane"(%a) : (tensor<16x8xf32, #tile.layout<"S[(2,8,4,2):(4,4@laneid,1@laneid,1)]">>) -> vector<4xf32>
   return
 }
 
 // -----
 
-func.func @fragment_with_an_offset(%a: !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)] + O[1]">>) {
+func.func @fragment_with_an_offset(%a: tensor<16x8xf32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)] + O[1]">>) {
   // expected-error @below {{each of 32 lanes must hold one element in each of 4 registers}}
-  %0 = "tile.to_lane"(%a) : (!tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)] + O[1]">>) -> vector<4xf32>
+  %0 = "tile.to_lane"(%a) : (tensor<16x8xf32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)] + O[1]">>) -> vector<4xf32>
   return
 }
 
 // -----
 
-func.func @fragment_of_half_a_tile(%a: !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(0,4@laneid,1@laneid,1)]">>) {
+func.func @fragment_of_half_a_tile(%a: tensor<16x8xf32, #tile.layout<"S[(2,8,4,2):(0,4@laneid,1@laneid,1)]">>) {
   // expected-error @below {{each of 32 lanes must hold one element in each of 2 registers, got (0, 0) and (8, 0) at the same position}}
-  %0 = "tile.to_lane"(%a) : (!tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(0,4@laneid,1@laneid,1)]">>) -> vector<4xf32>
+  %0 = "tile.to_lane"(%a) : (tensor<16x8xf32, #tile.layout<"S[(2,8,4,2):(0,4@laneid,1@laneid,1)]">>) -> vector<4xf32>
   return
 }
 
 // -----
 
-func.func @fragment_far_too_large(%a: !tile.fragment<array<i64: 100000, 100000>, f32, #tile.layout<"S[(100000,100000):(1,1)]">>) {
+func.func @fragment_far_too_large(%a: tensor<100000x100000xf32, #tile.layout<"S[(100000,100000):(1,1)]">>) {
   // expected-error @below {{a lane must hold at most 1024 elements, got 199999}}
-  %0 = "tile.to_lane"(%a) : (!tile.fragment<array<i64: 100000, 100000>, f32, #tile.layout<"S[(100000,100000):(1,1)]">>) -> vector<4xf32>
+  %0 = "tile.to_lane"(%a) : (tensor<100000x100000xf32, #tile.layout<"S[(100000,100000):(1,1)]">>) -> vector<4xf32>
   return
 }
 
 // -----
 
 func.func @alloc_of_no_buffer() {
-  // expected-error @below {{'tile.alloc' op expects to return a tile.buffer, got !tile.fragment<array<i64: 16, 8>, f32,}}
-  %0 = "tile.alloc"() : () -> !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+  // expected-error @below {{'tile.alloc' op expects to return a tile.buffer, got tensor<16x8xf32,}}
+  %0 = "tile.alloc"() : () -> tensor<16x8xf32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
   return
 }
 
@@ -650,9 +642,9 @@ func.func @buffer_of_one_place() {
 
 // -----
 
-func.func @stage_of_no_buffer(%a: !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>, %i: i32) {
-  // expected-error @below {{'tile.stage' op expects tile.buffer operand and result, got !tile.fragment<}}
-  %0 = "tile.stage"(%a, %i) : (!tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>, i32) -> !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">
+func.func @stage_of_no_buffer(%a: tensor<16x8xf32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>, %i: i32) {
+  // expected-error @below {{'tile.stage' op expects tile.buffer operand and result, got tensor<}}
+  %0 = "tile.stage"(%a, %i) : (tensor<16x8xf32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>, i32) -> !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">
   return
 }
 
@@ -698,9 +690,9 @@ func.func @stage_across_a_swizzle(%a: !tile.buffer<array<i64: 2, 4, 64>, f16, #t
 
 // -----
 
-func.func @address_of_no_buffer(%a: !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>) {
-  // expected-error @below {{'tile.address' op expects a tile.buffer, got !tile.fragment<}}
-  %0 = "tile.address"(%a) : (!tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>) -> !llvm.ptr<3>
+func.func @address_of_no_buffer(%a: tensor<16x8xf32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>) {
+  // expected-error @below {{'tile.address' op expects a tile.buffer, got tensor<}}
+  %0 = "tile.address"(%a) : (tensor<16x8xf32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>) -> !llvm.ptr<3>
   return
 }
 
@@ -732,9 +724,9 @@ func.func @copy_from_shared(%m: memref<4x4xf16, 3>, %i: i32, %t: !T) {
 
 // -----
 
-!T = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!T = tensor<16x16xf16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
 func.func @copy_to_no_buffer(%m: memref<?x?xf16>, %i: i32, %t: !T) {
-  // expected-error @below {{expects the tile to be a tile.buffer, got !tile.fragment<}}
+  // expected-error @below {{expects the tile to be a tile.buffer, got tensor<}}
   "tile.copy"(%m, %i, %i, %t) : (memref<?x?xf16>, i32, i32, !T) -> ()
   return
 }
@@ -833,14 +825,14 @@ func.func @copy_async_without_width(%m: memref<?x?xf16>, %i: i32, %t: !T) {
 
 !R = f16
 func.func @load_of_no_fragment(%m: memref<?x?xf16>, %i: i32) {
-  // expected-error @below {{'tile.load' op expects to return a tile.fragment, got f16}}
+  // expected-error @below {{'tile.load' op expects to return a tensor with a #tile.layout, got f16}}
   %0 = "tile.load"(%m, %i, %i) : (memref<?x?xf16>, i32, i32) -> !R
   return
 }
 
 // -----
 
-!R = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!R = tensor<16x16xf16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
 func.func @load_from_no_memory(%m: f16, %i: i32) {
   // expected-error @below {{expects a tile.buffer or a memref, got f16}}
   %0 = "tile.load"(%m, %i, %i) : (f16, i32, i32) -> !R
@@ -849,7 +841,7 @@ func.func @load_from_no_memory(%m: f16, %i: i32) {
 
 // -----
 
-!R = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!R = tensor<16x16xf16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
 func.func @load_rank_0(%m: memref<f16>, %i: i32) {
   // expected-error @below {{expects the source of rank 2, got memref<f16>}}
   %0 = "tile.load"(%m, %i, %i) : (memref<f16>, i32, i32) -> !R
@@ -858,7 +850,7 @@ func.func @load_rank_0(%m: memref<f16>, %i: i32) {
 
 // -----
 
-!R = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!R = tensor<16x16xf16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
 func.func @load_coordinates(%m: memref<?x?xf16>, %i: index) {
   // expected-error @below {{expects i32 coordinates, got index}}
   %0 = "tile.load"(%m, %i, %i) : (memref<?x?xf16>, index, index) -> !R
@@ -867,16 +859,16 @@ func.func @load_coordinates(%m: memref<?x?xf16>, %i: index) {
 
 // -----
 
-!R = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!R = tensor<16x16xf16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
 func.func @load_types(%m: memref<?x?xf32>, %i: i32) {
-  // expected-error @below {{expects equal element types, got memref<?x?xf32> and !tile.fragment<}}
+  // expected-error @below {{expects equal element types, got memref<?x?xf32> and tensor<}}
   %0 = "tile.load"(%m, %i, %i) : (memref<?x?xf32>, i32, i32) -> !R
   return
 }
 
 // -----
 
-!R = !tile.fragment<array<i64: 256>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!R = tensor<256xf16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
 func.func @load_fragment_rank(%m: memref<?x?xf16>, %i: i32) {
   // expected-error @below {{expects a fragment of rank 2, got shape [256]}}
   %0 = "tile.load"(%m, %i, %i) : (memref<?x?xf16>, i32, i32) -> !R
@@ -885,7 +877,7 @@ func.func @load_fragment_rank(%m: memref<?x?xf16>, %i: i32) {
 
 // -----
 
-!R = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!R = tensor<16x16xf16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
 func.func @load_buffer_rank(%m: !tile.buffer<array<i64: 3, 64, 64>, f16, #tile.layout<"S[(3,64,64):(4096,64,1)] xor 128B">, "shared">, %i: i32) {
   // expected-error @below {{expects a buffer of rank 2, got shape [3, 64, 64]}}
   %0 = "tile.load"(%m, %i, %i) : (!tile.buffer<array<i64: 3, 64, 64>, f16, #tile.layout<"S[(3,64,64):(4096,64,1)] xor 128B">, "shared">, i32, i32) -> !R
@@ -894,7 +886,7 @@ func.func @load_buffer_rank(%m: !tile.buffer<array<i64: 3, 64, 64>, f16, #tile.l
 
 // -----
 
-!R = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!R = tensor<16x16xf16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
 func.func @load_larger_than_buffer(%m: !tile.buffer<array<i64: 8, 64>, f16, #tile.layout<"S[(8,64):(64,1)]">, "shared">, %i: i32) {
   // expected-error @below {{expects a buffer whose shape is a multiple of [16, 16], got [8, 64]}}
   %0 = "tile.load"(%m, %i, %i) : (!tile.buffer<array<i64: 8, 64>, f16, #tile.layout<"S[(8,64):(64,1)]">, "shared">, i32, i32) -> !R
@@ -903,7 +895,7 @@ func.func @load_larger_than_buffer(%m: !tile.buffer<array<i64: 8, 64>, f16, #til
 
 // -----
 
-!R = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!R = tensor<16x16xf16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
 func.func @load_transposed_matrix(%m: memref<?x?xf16>, %i: i32) {
   // expected-error @below {{transpose must be false where the source is a memref}}
   %0 = "tile.load"(%m, %i, %i) {transpose = true} : (memref<?x?xf16>, i32, i32) -> !R
@@ -912,7 +904,7 @@ func.func @load_transposed_matrix(%m: memref<?x?xf16>, %i: i32) {
 
 // -----
 
-!R = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!R = tensor<16x16xf16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
 func.func @store_transposed_matrix(%f: !R, %m: memref<?x?xf16>, %i: i32) {
   // expected-error @below {{transpose must be false where the destination is a memref}}
   "tile.store"(%f, %m, %i, %i) {transpose = true} : (!R, memref<?x?xf16>, i32, i32) -> ()
@@ -921,7 +913,7 @@ func.func @store_transposed_matrix(%f: !R, %m: memref<?x?xf16>, %i: i32) {
 
 // -----
 
-!R = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!R = tensor<16x16xf16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
 func.func @load_width(%m: memref<?x?xf16>, %i: i32) {
   // expected-error @below {{expects vector_bytes to be one of 0, 2, 4, 8, 16, got 6}}
   %0 = "tile.load"(%m, %i, %i) {vector_bytes = 6} : (memref<?x?xf16>, i32, i32) -> !R
@@ -930,7 +922,7 @@ func.func @load_width(%m: memref<?x?xf16>, %i: i32) {
 
 // -----
 
-!R = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!R = tensor<16x16xf16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
 func.func @load_width_kind(%m: memref<?x?xf16>, %i: i32) {
   // expected-error @below {{expects attribute 'vector_bytes' to be an integer, got true}}
   %0 = "tile.load"(%m, %i, %i) {vector_bytes = true} : (memref<?x?xf16>, i32, i32) -> !R
@@ -941,14 +933,14 @@ func.func @load_width_kind(%m: memref<?x?xf16>, %i: i32) {
 
 !F = f32
 func.func @store_of_no_fragment(%f: !F, %m: memref<?x?xf32>, %i: i32) {
-  // expected-error @below {{'tile.store' op expects a tile.fragment, got f32}}
+  // expected-error @below {{'tile.store' op expects a tensor with a #tile.layout, got f32}}
   "tile.store"(%f, %m, %i, %i) : (!F, memref<?x?xf32>, i32, i32) -> ()
   return
 }
 
 // -----
 
-!F = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+!F = tensor<16x8xf32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 func.func @store_to_no_matrix(%f: !F, %m: f32, %i: i32) {
   // expected-error @below {{expects the destination to be a memref, got f32}}
   "tile.store"(%f, %m, %i, %i) : (!F, f32, i32, i32) -> ()
@@ -957,7 +949,7 @@ func.func @store_to_no_matrix(%f: !F, %m: f32, %i: i32) {
 
 // -----
 
-!F = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+!F = tensor<16x8xf32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 func.func @store_coordinates(%f: !F, %m: memref<?x?xf32>, %i: i64) {
   // expected-error @below {{expects i32 coordinates, got i64}}
   "tile.store"(%f, %m, %i, %i) : (!F, memref<?x?xf32>, i64, i64) -> ()
@@ -966,16 +958,16 @@ func.func @store_coordinates(%f: !F, %m: memref<?x?xf32>, %i: i64) {
 
 // -----
 
-!F = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+!F = tensor<16x8xf32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 func.func @store_types(%f: !F, %m: memref<?x?xf16>, %i: i32) {
-  // expected-error @below {{expects equal element types, got !tile.fragment<}}
+  // expected-error @below {{expects equal element types, got tensor<}}
   "tile.store"(%f, %m, %i, %i) : (!F, memref<?x?xf16>, i32, i32) -> ()
   return
 }
 
 // -----
 
-!F = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+!F = tensor<16x8xf32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 func.func @store_width(%f: !F, %m: memref<?x?xf32>, %i: i32) {
   // expected-error @below {{expects vector_bytes to be one of 0, 2, 4, 8, 16, got 32}}
   "tile.store"(%f, %m, %i, %i) {vector_bytes = 32} : (!F, memref<?x?xf32>, i32, i32) -> ()
@@ -984,7 +976,7 @@ func.func @store_width(%f: !F, %m: memref<?x?xf32>, %i: i32) {
 
 // -----
 
-!F = !tile.fragment<array<i64: 128>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+!F = tensor<128xf32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 func.func @store_rank(%f: !F, %m: memref<?x?xf32>, %i: i32) {
   // expected-error @below {{expects a fragment of rank 2, got shape [128]}}
   "tile.store"(%f, %m, %i, %i) : (!F, memref<?x?xf32>, i32, i32) -> ()
@@ -993,9 +985,9 @@ func.func @store_rank(%f: !F, %m: memref<?x?xf32>, %i: i32) {
 
 // -----
 
-!D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+!D = tensor<16x8xf32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 func.func @from_lane_width(%v: vector<8xf32>) {
-  // expected-error @below {{'tile.from_lane' op expects vector<4xf32> for a lane of !tile.fragment<}}
+  // expected-error @below {{'tile.from_lane' op expects vector<4xf32> for a lane of tensor<}}
   %0 = "tile.from_lane"(%v) : (vector<8xf32>) -> !D
   return
 }
@@ -1003,16 +995,16 @@ func.func @from_lane_width(%v: vector<8xf32>) {
 // -----
 
 func.func @from_lane_result(%v: vector<8xf32>) {
-  // expected-error @below {{expects a tile.fragment, got vector<8xf32>}}
+  // expected-error @below {{expects a tensor with a #tile.layout, got vector<8xf32>}}
   %0 = "tile.from_lane"(%v) : (vector<8xf32>) -> vector<8xf32>
   return
 }
 
 // -----
 
-!D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+!D = tensor<16x8xf32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 func.func @to_lane_type(%f: !D) {
-  // expected-error @below {{'tile.to_lane' op expects vector<4xf32> for a lane of !tile.fragment<}}
+  // expected-error @below {{'tile.to_lane' op expects vector<4xf32> for a lane of tensor<}}
   %0 = "tile.to_lane"(%f) : (!D) -> vector<4xf16>
   return
 }
@@ -1035,8 +1027,8 @@ func.func @type_of_too_few_parameters() {
 
 // -----
 
-!A = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
-!D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+!A = tensor<16x16xf16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!D = tensor<16x8xf32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 func.func @loop_of_mismatching_fragments(%a: !A, %d: !D, %i: index) {
   // expected-error @below {{'scf.for' op along control flow edge from Operation scf.yield to Region #0}}
   // expected-note @below {{see current operation}}
@@ -1616,17 +1608,17 @@ func.func @address_of_a_peer(%b: !B) {
 
 // -----
 
-!F = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!F = tensor<16x16xf16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
 !B = !tile.buffer<array<i64: 64, 64>, bf16, #tile.layout<"S[(64,64):(64,1)]">, "shared">
 func.func @store_to_a_buffer_of_another_type(%f: !F, %b: !B, %i: i32) {
-  // expected-error @below {{'tile.store' op expects equal element types, got !tile.fragment<}}
+  // expected-error @below {{'tile.store' op expects equal element types, got tensor<}}
   "tile.store"(%f, %b, %i, %i) : (!F, !B, i32, i32) -> ()
   return
 }
 
 // -----
 
-!F = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!F = tensor<16x16xf16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
 !B = !tile.buffer<array<i64: 3, 64, 64>, f16, #tile.layout<"S[(3,64,64):(4096,64,1)]">, "shared">
 func.func @store_to_a_buffer_of_another_rank(%f: !F, %b: !B, %i: i32) {
   // expected-error @below {{expects a buffer of rank 2, got shape [3, 64, 64]}}
@@ -1636,7 +1628,7 @@ func.func @store_to_a_buffer_of_another_rank(%f: !F, %b: !B, %i: i32) {
 
 // -----
 
-!F = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!F = tensor<16x16xf16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
 !B = !tile.buffer<array<i64: 8, 64>, f16, #tile.layout<"S[(8,64):(64,1)]">, "shared">
 func.func @store_larger_than_a_buffer(%f: !F, %b: !B, %i: i32) {
   // expected-error @below {{expects a buffer whose shape is a multiple of [16, 16], got [8, 64]}}
@@ -1646,7 +1638,7 @@ func.func @store_larger_than_a_buffer(%f: !F, %b: !B, %i: i32) {
 
 // -----
 
-!F = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!F = tensor<16x16xf16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
 !B = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(32,1)]">, "shared">
 func.func @store_to_a_buffer_of_a_bad_layout(%f: !F, %b: !B, %i: i32) {
   // expected-error @below {{has a buffer of layout S[(64,64):(32,1)]: its elements must not overlap}}
@@ -1656,7 +1648,7 @@ func.func @store_to_a_buffer_of_a_bad_layout(%f: !F, %b: !B, %i: i32) {
 
 // -----
 
-!F = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(16,8):(1@TLane,1@TCol)]">>
+!F = tensor<16x8xf32, #tile.layout<"S[(16,8):(1@TLane,1@TCol)]">>
 func.func @fragment_in_tensor_memory(%f: !F) {
   // expected-error @below {{its axes must be among warpid, laneid, m, got TLane}}
   %0 = "tile.to_lane"(%f) : (!F) -> vector<4xf32>
@@ -1665,7 +1657,7 @@ func.func @fragment_in_tensor_memory(%f: !F) {
 
 // -----
 
-!F = !tile.fragment<array<i64: 64, 8>, f32, #tile.layout<"S[(4,2,8,4,2):(2@warpid,2,4@laneid,1@laneid,1)]">>
+!F = tensor<64x8xf32, #tile.layout<"S[(4,2,8,4,2):(2@warpid,2,4@laneid,1@laneid,1)]">>
 func.func @fragment_of_a_warpgroup_with_a_hole(%f: !F) {
   // expected-error @below {{it must span 1 warp or the 4 of a warpgroup, got 7}}
   %0 = "tile.to_lane"(%f) : (!F) -> vector<4xf32>
@@ -1674,7 +1666,7 @@ func.func @fragment_of_a_warpgroup_with_a_hole(%f: !F) {
 
 // -----
 
-!F = !tile.fragment<array<i64: 64, 4>, f32, #tile.layout<"S[(4,2,8,4):(1@warpid,3,4@laneid,1@laneid)]">>
+!F = tensor<64x4xf32, #tile.layout<"S[(4,2,8,4):(1@warpid,3,4@laneid,1@laneid)]">>
 func.func @fragment_of_a_warpgroups_first_warp(%f: !F) {
   // expected-error @below {{each of 32 lanes must hold one element in each of 4 registers}}
   %0 = "tile.to_lane"(%f) : (!F) -> vector<4xf32>
@@ -1877,7 +1869,7 @@ func.func @global_splits_of_none(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: m
 
 // -----
 
-!D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,99999999999999999999@laneid,1@laneid,1)]">>
+!D = tensor<16x8xf32, #tile.layout<"S[(2,8,4,2):(2,99999999999999999999@laneid,1@laneid,1)]">>
 
 func.func @far_apart(%v: vector<4xf32>) {
   // expected-error @below {{iterator 8:99999999999999999999@laneid must have an extent and a stride of at most 2147483647}}

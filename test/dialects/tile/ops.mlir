@@ -3,14 +3,14 @@
 #a = #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">
 #b = #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">
 #d = #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">
-!A8 = !tile.fragment<array<i64: 32, 64>, f8E4M3FN, #tile.layout<"S[(2,2,8,2,2,4,4):(32,4,4@laneid,16,8,1@laneid,1)]">>
-!B8 = !tile.fragment<array<i64: 64, 32>, f8E5M2, #tile.layout<"S[(2,2,4,4,4,8):(32,4,1@laneid,1,8,4@laneid)]">>
-!D8 = !tile.fragment<array<i64: 32, 32>, f32, #tile.layout<"S[(2,2,8,4,4,2):(16,2,4@laneid,4,1@laneid,1)]">>
-!ScaleA = !tile.fragment<array<i64: 32, 4>, f8E8M0FNU, #tile.layout<"S[(2,2,8,4):(2@laneid,1@laneid,4@laneid,1)]">>
-!ScaleB = !tile.fragment<array<i64: 4, 32>, f8E8M0FNU, #tile.layout<"S[(4,4,8):(1,1@laneid,4@laneid)]">>
-!A = !tile.fragment<array<i64: 16, 16>, f16, #a>
-!B = !tile.fragment<array<i64: 16, 8>, f16, #b>
-!D = !tile.fragment<array<i64: 16, 8>, f32, #d>
+!A8 = tensor<32x64xf8E4M3FN, #tile.layout<"S[(2,2,8,2,2,4,4):(32,4,4@laneid,16,8,1@laneid,1)]">>
+!B8 = tensor<64x32xf8E5M2, #tile.layout<"S[(2,2,4,4,4,8):(32,4,1@laneid,1,8,4@laneid)]">>
+!D8 = tensor<32x32xf32, #tile.layout<"S[(2,2,8,4,4,2):(16,2,4@laneid,4,1@laneid,1)]">>
+!ScaleA = tensor<32x4xf8E8M0FNU, #tile.layout<"S[(2,2,8,4):(2@laneid,1@laneid,4@laneid,1)]">>
+!ScaleB = tensor<4x32xf8E8M0FNU, #tile.layout<"S[(4,4,8):(1,1@laneid,4@laneid)]">>
+!A = tensor<16x16xf16, #a>
+!B = tensor<16x8xf16, #b>
+!D = tensor<16x8xf32, #d>
 !Stages = !tile.buffer<array<i64: 3, 64, 64>, bf16, #tile.layout<"S[(3,64,64):(4096,64,1)] xor 128B">, "shared">
 !Stage = !tile.buffer<array<i64: 64, 64>, bf16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">
 !Sums = !tile.buffer<array<i64: 2, 128, 64>, f32, #tile.layout<"S[(2,128,64):(64@TCol,1@TLane,1@TCol)]">, "tmem">
@@ -53,7 +53,7 @@ func.func @matmul_memory(%a: memref<?x?xf16, 1>, %b: memref<?x?xf16, #gpu.addres
 // CHECK-LABEL: @gemm
 func.func @gemm(%a: !A, %b: !B, %c: !D) {
   // CHECK: "tile.gemm"
-  // CHECK-SAME: -> !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+  // CHECK-SAME: -> tensor<16x8xf32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
   %0 = "tile.gemm"(%a, %b) : (!A, !B) -> !D
   // CHECK: "tile.gemm"
   // CHECK-SAME: {alpha = 1.000000e+00 : f32, beta = 1.000000e+00 : f32}
@@ -72,7 +72,7 @@ func.func @gemm_scaled(%a: !A8, %b: !B8, %c: !D8, %scale_a: !ScaleA, %scale_b: !
 // CHECK-LABEL: @gemm_on_buffers
 func.func @gemm_on_buffers(%a: !Rows, %b: !Rows) {
   // CHECK: "tile.gemm"
-  %0 = "tile.gemm"(%a, %b) : (!Rows, !Rows) -> !tile.fragment<array<i64: 64, 64>, f32, #tile.layout<"S[(4,2,8,8,4,2):(32,2,4@laneid,4,1@laneid,1)]">>
+  %0 = "tile.gemm"(%a, %b) : (!Rows, !Rows) -> tensor<64x64xf32, #tile.layout<"S[(4,2,8,8,4,2):(32,2,4@laneid,4,1@laneid,1)]">>
   return
 }
 
@@ -117,7 +117,7 @@ func.func @copies(%m: memref<?x?xf16>, %i: i32, %t: !Rows) {
 // CHECK-LABEL: @loads
 func.func @loads(%m: memref<?x?xf16>, %i: i32, %t: !Rows) {
   // CHECK: "tile.load"
-  // CHECK-SAME: (!tile.buffer<{{.*}}>, i32, i32) -> !tile.fragment<array<i64: 16, 16>
+  // CHECK-SAME: (!tile.buffer<{{.*}}>, i32, i32) -> tensor<16x16
   %0 = "tile.load"(%t, %i, %i) : (!Rows, i32, i32) -> !A
   // CHECK: "tile.load"
   // CHECK-SAME: {transpose = true}
@@ -133,9 +133,9 @@ func.func @loads(%m: memref<?x?xf16>, %i: i32, %t: !Rows) {
 
 // CHECK-LABEL: @lanes
 func.func @lanes(%v: vector<8xf16>) -> vector<8xf16> {
-  // CHECK: "tile.from_lane"(%{{.*}}) : (vector<8xf16>) -> !tile.fragment<array<i64: 16, 16>, f16
+  // CHECK: "tile.from_lane"(%{{.*}}) : (vector<8xf16>) -> tensor<16x16xf16
   %0 = "tile.from_lane"(%v) : (vector<8xf16>) -> !A
-  // CHECK: "tile.to_lane"(%{{.*}}) : (!tile.fragment<{{.*}}>) -> vector<8xf16>
+  // CHECK: "tile.to_lane"(%{{.*}}) : (tensor<{{.*}}>) -> vector<8xf16>
   %1 = "tile.to_lane"(%0) : (!A) -> vector<8xf16>
   return %1 : vector<8xf16>
 }
@@ -146,9 +146,9 @@ func.func @replicas(%v: vector<2xf32>, %c: i1) {
   // CHECK: "tile.from_lane"
   // CHECK-SAME: "S[(2,8):(1,4@laneid)] + R[(4):(1@laneid)]"
   %0 = "tile.from_lane"(%v) : (vector<2xf32>)
-    -> !tile.fragment<array<i64: 16, 1>, f32, #tile.layout<"S[(2,8):(1,4@laneid)] + R[(4):(1@laneid)]">>
+    -> tensor<16x1xf32, #tile.layout<"S[(2,8):(1,4@laneid)] + R[(4):(1@laneid)]">>
   // CHECK: arith.select
-  %1 = arith.select %c, %0, %0 : !tile.fragment<array<i64: 16, 1>, f32, #tile.layout<"S[(2,8):(1,4@laneid)] + R[(4):(1@laneid)]">>
+  %1 = arith.select %c, %0, %0 : tensor<16x1xf32, #tile.layout<"S[(2,8):(1,4@laneid)] + R[(4):(1@laneid)]">>
   return
 }
 
@@ -212,7 +212,7 @@ func.func @slice_of_panels(%b: !tile.buffer<array<i64: 64, 256>, f16, #tile.layo
 
 // CHECK-LABEL: @store_to_a_buffer
 func.func @store_to_a_buffer(%f: !A, %t: !Rows, %i: i32) {
-  // CHECK: "tile.store"(%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}) : (!tile.fragment<{{.*}}>, !tile.buffer<{{.*}}>, i32, i32) -> ()
+  // CHECK: "tile.store"(%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}) : (tensor<{{.*}}>, !tile.buffer<{{.*}}>, i32, i32) -> ()
   "tile.store"(%f, %t, %i, %i) : (!A, !Rows, i32, i32) -> ()
   return
 }
@@ -221,12 +221,12 @@ func.func @store_to_a_buffer(%f: !A, %t: !Rows, %i: i32) {
 // CHECK-LABEL: @warpgroup
 func.func @warpgroup(%v: vector<8xf32>, %m: memref<?x?xf32>, %i: i32) {
   // CHECK: "tile.from_lane"
-  // CHECK-SAME: (vector<8xf32>) -> !tile.fragment<array<i64: 64, 16>, f32, #tile.layout<"S[(4,2,8,2,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
+  // CHECK-SAME: (vector<8xf32>) -> tensor<64x16xf32, #tile.layout<"S[(4,2,8,2,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
   %0 = "tile.from_lane"(%v) : (vector<8xf32>)
-    -> !tile.fragment<array<i64: 64, 16>, f32, #tile.layout<"S[(4,2,8,2,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
+    -> tensor<64x16xf32, #tile.layout<"S[(4,2,8,2,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
   // CHECK: "tile.store"
   "tile.store"(%0, %m, %i, %i) {vector_bytes = 8}
-    : (!tile.fragment<array<i64: 64, 16>, f32, #tile.layout<"S[(4,2,8,2,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>, memref<?x?xf32>, i32, i32) -> ()
+    : (tensor<64x16xf32, #tile.layout<"S[(4,2,8,2,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>, memref<?x?xf32>, i32, i32) -> ()
   return
 }
 

@@ -178,7 +178,7 @@ func.func @copies_out(%b: !Buffer, %m: memref<?x?xf32>, %i: i32) {
 // -----
 
 !Row = !tile.buffer<array<i64: 1, 4>, f32, #tile.layout<"S[(4):(1@TCol)]">, "tmem">
-!Fragment = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+!Fragment = tensor<16x8xf32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 func.func @loads_a_row(%b: !Row, %i: i32) {
   // expected-error @below {{'tile.load_row' op expects a buffer in shared memory or a memref}}
   %0 = "tile.load_row"(%b, %i) : (!Row, i32) -> !Fragment
@@ -268,7 +268,7 @@ gpu.module @m [#nvvm.target<chip = "sm_90a">] {
 // -----
 
 !Sum = !tile.buffer<array<i64: 128, 64>, f32, #tile.layout<"S[(128,64):(1@TLane,1@TCol)]">, "tmem">
-!Rows = !tile.fragment<array<i64: 128, 16>, f32, #tile.layout<"S[(4,32,16):(1@warpid,1@laneid,1)]">>
+!Rows = tensor<128x16xf32, #tile.layout<"S[(4,32,16):(1@warpid,1@laneid,1)]">>
 func.func @load_transposed(%b: !Sum, %i: i32) {
   // expected-error @below {{'tile.load' op transpose must be false for a buffer in tensor memory}}
   %0 = "tile.load"(%b, %i, %i) {transpose = true} : (!Sum, i32, i32) -> !Rows
@@ -278,7 +278,7 @@ func.func @load_transposed(%b: !Sum, %i: i32) {
 // -----
 
 !Sum = !tile.buffer<array<i64: 128, 64>, f32, #tile.layout<"S[(128,64):(1@TLane,1@TCol)]">, "tmem">
-!Rows = !tile.fragment<array<i64: 128, 16>, f32, #tile.layout<"S[(4,32,16):(1@warpid,1@laneid,1)]">>
+!Rows = tensor<128x16xf32, #tile.layout<"S[(4,32,16):(1@warpid,1@laneid,1)]">>
 func.func @store_vectors(%b: !Sum, %f: !Rows, %i: i32) {
   // expected-error @below {{'tile.store' op vector_bytes must be 0 for a buffer in tensor memory, got 16}}
   "tile.store"(%f, %b, %i, %i) {vector_bytes = 16 : i64} : (!Rows, !Sum, i32, i32) -> ()

@@ -7,8 +7,8 @@ func.func private @parameter(!tile.buffer<array<i64: 64, 64>, bf16, #tile.layout
 
 // -----
 
-// expected-error @below {{'func.func' op has a fragment of shape [16, -8]: every extent must be at least 1}}
-func.func private @result() -> !tile.fragment<array<i64: 16, -8>, f16, #tile.layout<"S[(2,8):(1,2)]">>
+// expected-error @below {{'func.func' op has a fragment of shape [16, 0]: every extent must be at least 1}}
+func.func private @result() -> tensor<16x0xf16, #tile.layout<"S[(2,8):(1,2)]">>
 
 // -----
 

@@ -6,7 +6,7 @@
 !Map_A = !tile.map<array<i64: SHAPE_A>, ELEMENT_A, #tile.layout<"LAYOUT_A">>
 !Map_B = !tile.map<array<i64: SHAPE_B>, ELEMENT_B, #tile.layout<"LAYOUT_B">>
 !C = !tile.buffer<array<i64: 128, 64>, f32, #tile.layout<"S[(128,64):(1@TLane,1@TCol)]">, "tmem">
-!Rows = !tile.fragment<array<i64: 128, 64>, f32, #tile.layout<"S[(4,32,64):(1@warpid,1@laneid,1)]">>
+!Rows = tensor<128x64xf32, #tile.layout<"S[(4,32,64):(1@warpid,1@laneid,1)]">>
 !Ring = !tile.ring<1>
 #one = affine_map<(d0, d1, d2, d3, d4, d5) -> (1, 1, 1)>
 gpu.module @m [#nvvm.target<chip = "sm_100a">] {

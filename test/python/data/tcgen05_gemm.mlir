@@ -6,7 +6,7 @@
 !Stages_B = !tile.buffer<array<i64: 3, 64, 64>, f16, #tile.layout<"S[(3,64,64):(4096,64,1)] xor 128B">, "shared">
 !Stage_A = !tile.buffer<array<i64: 128, 64>, f16, #tile.layout<"S[(128,64):(64,1)] xor 128B">, "shared">
 !Stage_B = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">
-!Rows = !tile.fragment<array<i64: 128, 64>, f32, #tile.layout<"S[(4,32,64):(1@warpid,1@laneid,1)]">>
+!Rows = tensor<128x64xf32, #tile.layout<"S[(4,32,64):(1@warpid,1@laneid,1)]">>
 !Map_A = !tile.map<array<i64: 128, 64>, f16, #tile.layout<"S[(128,64):(64,1)] xor 128B">>
 !Map_B = !tile.map<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">>
 !Accumulators = !tile.buffer<array<i64: 2, 128, 64>, f32, #tile.layout<"S[(2,128,64):(64@TCol,1@TLane,1@TCol)]">, "tmem">

@@ -9,7 +9,7 @@
 !Map_A = !tile.map<array<i64: 128, 64>, f16, #tile.layout<"S[(128,64):(64,1)] xor 128B">>
 !Map_B = !tile.map<array<i64: 32, 64>, f16, #tile.layout<"S[(32,64):(64,1)] xor 128B">>
 !Accumulator = !tile.buffer<array<i64: 128, 64>, f32, #tile.layout<"S[(128,64):(1@TLane,1@TCol)]">, "tmem">
-!Rows = !tile.fragment<array<i64: 128, 64>, f32, #tile.layout<"S[(4,32,64):(1@warpid,1@laneid,1)]">>
+!Rows = tensor<128x64xf32, #tile.layout<"S[(4,32,64):(1@warpid,1@laneid,1)]">>
 !Ring = !tile.ring<2 : i64>
 !Sums = !tile.ring<1 : i64>
 

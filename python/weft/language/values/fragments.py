@@ -109,7 +109,7 @@ class Fragment(operators.Operators, Carried):
 
     @property
     def type(self) -> ir.Type:
-        """The `tile.fragment` type."""
+        """The type: a tensor with a layout."""
         return FragmentType.of(self.shape, self.dtype.type, self.layout)
 
     @property
