@@ -1,11 +1,11 @@
 """The types of the `tile` dialect, and what they require of values.
 
-Two types hold a tile. A fragment (`tensor<MxNxT, #tile.layout<"S[…]">>`) is in the registers of a warp, or of
-the four warps of a warpgroup if its layout contains `warpid` (a vector: of any warps of a CTA); the layout
-maps each element to a lane and a register. As it is a tensor, upstream's `arith`, `math` and `scf` work on it.
-A buffer (`!tile.buffer<array<i64: …>, T, #tile.layout<"S[…]">, "shared">`) is in a memory; in tensor memory
-(`"tmem"`), its layout maps each element to a lane and a column. Global operands are memrefs; `!tile.map<…>` is
-a memref as TMA copies its tiles. `!tile.ring<stages>` is the barriers of a pipeline.
+Two types hold a tile. A fragment (`tensor<MxNxT, #tile.layout<"S[…]">>`) is in the registers of a warp, or
+of the four warps of a warpgroup if its layout contains `warpid` (a vector: of any warps of a CTA); the layout
+maps each element to a lane and a register. As it is a tensor, upstream's `arith`, `math` and `scf` take it. A
+buffer (`!tile.buffer<array<i64: …>, T, #tile.layout<"S[…]">, "shared">`) is in a memory; in tensor memory
+(`"tmem"`), its layout maps each element to a lane and a column. Global operands are memrefs; `!tile.map<…>`
+is a memref as TMA copies its tiles. `!tile.ring<stages>` is the barriers of a pipeline.
 """
 
 import operator
@@ -137,10 +137,10 @@ class FragmentType(ir.RankedTensorType):
     @staticmethod
     def of(shape: Sequence[int], element: ir.Type, layout: Layout | str) -> ir.Type:
         """The type of a tile of `shape` with this layout."""
-        extents, element, layout = _parts(shape, element, layout)
+        extents, element, encoding = _parts(shape, element, layout)
         if str(element) not in _elements("fragment"):
             raise WeftError(_of_element("fragment", element).removeprefix("has "))
-        return _sound(FragmentType(ir.RankedTensorType.get(list(extents), element, layout)))
+        return _sound(FragmentType(ir.RankedTensorType.get(list(extents), element, encoding)))
 
     @property
     @of_type
@@ -405,11 +405,13 @@ def _overlap(layout: Layout, axes: Sequence[str]) -> str | None:
     return None
 
 
-@ir.register_type_caster(ir.RankedTensorType.static_typeid, replace=True)
 def _tensor(kind: ir.Type) -> ir.Type:
     """A tensor as the bindings return it: a fragment if it has a layout."""
     tensor = ir.RankedTensorType(kind)
     return FragmentType(kind) if isinstance(tensor.encoding, LayoutAttr) else tensor
+
+
+ir.register_type_caster(ir.RankedTensorType.static_typeid, replace=True)(_tensor)
 
 
 def is_fragment(value: ir.Value) -> bool:

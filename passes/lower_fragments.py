@@ -1,22 +1,28 @@
 """`--lower-fragments`: a fragment becomes the vector of one lane's elements, also in operands and results of
-`scf` operations.
+`scf` operations. Operations of `arith` and `math` on fragments become those on these vectors.
 """
 
 from collections.abc import Sequence
 
 from weft.dialects.op import refuse
-from weft.dialects.tile import FragmentType, FromLaneOp, ToLaneOp
+from weft.dialects.tile import FragmentType, FromLaneOp, ToLaneOp, is_fragment
 from weft.isa.mma.fragments import REGISTER_BITS
-from weft.mlir import ir, operations, scf, vector
+from weft.mlir import arith, ir, operations, scf, vector
 from weft.passes.builders import emit
 from weft.passes.registry.pass_ import Pass
 
 
 def run(module: ir.Operation) -> None:
-    """Retypes loops and branches, then erases the conversions between fragments and lanes."""
-    for op in operations(module, scf.ForOp, scf.IfOp, scf.WhileOp):
-        if any(isinstance(value.type, FragmentType) for value in op.results):
+    """Retypes loops, branches and operations by elements, then erases the conversions between fragments and
+    lanes.
+    """
+    whole = _with_fragments(module)
+    for op in whole:
+        if isinstance(op, _CONTROL):
             _retype(op)
+    for op in whole:
+        if not isinstance(op, _CONTROL):
+            _lower(op)
     for op in operations(module, ToLaneOp):
         source = op.fragment.owner
         if isinstance(source, ir.Block) or not isinstance(source.opview, FromLaneOp):
@@ -27,6 +33,50 @@ def run(module: ir.Operation) -> None:
         for use in op.fragment.uses:
             raise refuse(use.owner.opview, "expects no fragment: run --lower-gemm and --lower-copies first")
         op.operation.erase()
+
+
+_CONTROL = (scf.ForOp, scf.IfOp, scf.WhileOp)
+_BY_ELEMENT = ("arith.", "math.", emit.SIGN_CAST, "tensor.splat")
+
+
+def _with_fragments(module: ir.Operation) -> list[ir.OpView]:
+    """The loops, branches and operations by elements that return fragments."""
+    found = list[ir.OpView]()
+
+    def visit(op: ir.Operation) -> ir.WalkResult:
+        if any(isinstance(value.type, FragmentType) for value in op.results):
+            view = op.opview
+            if isinstance(view, _CONTROL) or op.name.startswith(_BY_ELEMENT):
+                found.append(view)
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(visit)
+    return found
+
+
+def _lower(op: ir.OpView) -> None:
+    """Replaces an operation on each element of fragments by the same one on each lane's vectors."""
+    old = op.operation
+    kinds = [result.type.lane_type for result in old.results]
+    with ir.InsertionPoint(old), op.location:
+        operands = [_to_lane(each) if is_fragment(each) else each for each in old.operands]
+        for before, after in zip(old.results, _on_lanes(op, operands, kinds), strict=True):
+            before.replace_all_uses_with(_from_lane(after, before.type))
+    old.erase()
+
+
+def _on_lanes(op: ir.OpView, operands: list[ir.Value], kinds: list[ir.Type]) -> Sequence[ir.Value]:
+    """The results of an operation on vectors of each lane's elements."""
+    name, attributes = op.operation.name, dict(op.operation.attributes.items())
+    if name == "tensor.splat":
+        return [vector.broadcast(kinds[0], operands[0])]
+    if name in emit.CASTS:
+        return [emit.bits(operands[0], kinds[0])]
+    if isinstance(op, arith.ConstantOp):
+        if not op.value.is_splat:
+            raise refuse(op, "expects equal elements: lanes hold different ones")
+        attributes["value"] = ir.DenseElementsAttr.get_splat(kinds[0], op.value.get_splat_value())
+    return ir.Operation.create(name, results=kinds, operands=operands, attributes=attributes).results
 
 
 def _origin(source: ir.Block | ir.OpView) -> str:

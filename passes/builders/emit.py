@@ -288,7 +288,7 @@ def repeat(
 
 
 def constant(kind: ir.Type, number: float) -> ir.Value:
-    """A number as a value of an integer or float type, or in every element of a vector."""
+    """A number as a value of an integer or float type, or in every element of a vector or tile."""
     given, kind = kind, signless_type(kind)
     element = element_of(kind)
     if isinstance(element, ir.IntegerType):
@@ -300,35 +300,41 @@ def constant(kind: ir.Type, number: float) -> ir.Value:
 
 
 def element_of(kind: ir.Type) -> ir.Type:
-    """The type of a vector's elements, or of a scalar."""
-    return kind.element_type if isinstance(kind, ir.VectorType) else kind
+    """The type of the elements of a vector or tile, or of a scalar."""
+    return kind.element_type if isinstance(kind, ir.ShapedType) else kind
+
+
+def with_elements(kind: ir.Type, element: ir.Type) -> ir.Type:
+    """The type of a vector or tile like this one, with other elements; of a scalar, that of an element."""
+    if isinstance(kind, ir.RankedTensorType):
+        return ir.RankedTensorType.get(list(kind.shape), element, kind.encoding)
+    return ir.VectorType.get(kind.shape, element) if isinstance(kind, ir.VectorType) else element
 
 
 def signless_type(kind: ir.Type) -> ir.Type:
-    """A type, of a scalar or a vector, with signless integers in place of unsigned ones."""
+    """A type with signless integers in place of unsigned ones."""
     element = element_of(kind)
     if not isinstance(element, ir.IntegerType) or element.is_signless:
         return kind
-    whole = ir.IntegerType.get_signless(element.width)
-    return ir.VectorType.get(kind.shape, whole) if isinstance(kind, ir.VectorType) else whole
+    return with_elements(kind, ir.IntegerType.get_signless(element.width))
 
 
 def signless(value: ir.Value) -> ir.Value:
-    """A scalar or vector as operations of `arith` take it, whose integers are signless."""
+    """A value as operations of `arith` take it, whose integers are signless."""
     return bits(value, signless_type(value.type))
 
 
 def bits(value: ir.Value, kind: ir.Type) -> ir.Value:
-    """The bits of a scalar, or of each element of a vector, as those of another type, which may also be that
-    of the vector. Nothing is executed for it.
+    """The bits of a scalar, or of each element of a vector or tile, as those of another type, which may also
+    be that of the whole. Nothing is executed for it.
     """
-    if isinstance(value.type, ir.VectorType) and not isinstance(kind, ir.VectorType):
-        kind = ir.VectorType.get(value.type.shape, kind)
+    if isinstance(value.type, ir.ShapedType) and not isinstance(kind, ir.ShapedType):
+        kind = with_elements(value.type, kind)
     if value.type == kind:
         return value
     owner = value.owner
     made = None if isinstance(owner, ir.Block) else owner.operation
-    if made is not None and made.name in _CASTS and made.operands[0].type == kind:
+    if made is not None and made.name in CASTS and made.operands[0].type == kind:
         return made.operands[0]
     if isinstance(kind, ir.VectorType):
         return vector.bitcast(kind, value)
@@ -339,7 +345,7 @@ def bits(value: ir.Value, kind: ir.Type) -> ir.Value:
 
 SIGN_CAST = "builtin.unrealized_conversion_cast"
 """The operation between integers of a sign and signless ones."""
-_CASTS = (SIGN_CAST, "vector.bitcast", "arith.bitcast")
+CASTS = (SIGN_CAST, "vector.bitcast", "arith.bitcast")
 
 
 def vector_of(scalars: list[ir.Value]) -> ir.Value:

@@ -46,9 +46,11 @@ func: Any = _module("dialects.func")
 gpu: Any = _module("dialects.gpu")
 irdl: Any = _module("dialects.irdl")
 llvm: Any = _module("dialects.llvm")
+math: Any = _module("dialects.math")
 memref: Any = _module("dialects.memref")
 nvvm: Any = _module("dialects.nvvm")
 scf: Any = _module("dialects.scf")
+tensor: Any = _module("dialects.tensor")
 vector: Any = _module("dialects.vector")
 rewrite: Any = kept_conversions(_module("rewrite"))
 
@@ -363,9 +365,9 @@ def constant(value: ir.Value) -> int | None:
 
 
 def splat(value: ir.Value) -> int | None:
-    """The number of an `arith.constant`, or that of all elements of a vector; None for any other value."""
+    """The number of an `arith.constant`, or that of all elements of a vector or tile; otherwise None."""
     owner = value.owner
-    if not isinstance(value.type, ir.VectorType):
+    if not isinstance(value.type, ir.ShapedType):
         return constant(value)
     if isinstance(owner, ir.Block) or not isinstance(owner.opview, arith.ConstantOp):
         return None

@@ -145,9 +145,9 @@ def scope(module: Any) -> Any:
     names = {
         "Buffer": parse(_BUFFER.format("64, 64", "S[(64,64):(64,1)] xor 128B")),
         "Stages": parse(_BUFFER.format("3, 64, 64", "S[(3,64,64):(4096,64,1)] xor 128B")),
-        "A16": parse(_FRAGMENT.format("16, 16", "f16", "S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]")),
-        "B16": parse(_FRAGMENT.format("16, 8", "f16", "S[(2,4,2,8):(2,1@laneid,1,4@laneid)]")),
-        "D32": parse(_FRAGMENT.format("16, 8", "f32", "S[(2,8,4,2):(2,4@laneid,1@laneid,1)]")),
+        "A16": parse(_FRAGMENT.format("16x16", "f16", "S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]")),
+        "B16": parse(_FRAGMENT.format("16x8", "f16", "S[(2,4,2,8):(2,1@laneid,1,4@laneid)]")),
+        "D32": parse(_FRAGMENT.format("16x8", "f32", "S[(2,8,4,2):(2,4@laneid,1@laneid,1)]")),
         "Matrix": weft.memref("?x?", "f16"),
         "f16": parse("f16"),
         "f32": parse("f32"),

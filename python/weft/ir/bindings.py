@@ -34,9 +34,11 @@ _NEEDED = {
     "dialects.gpu": "GPUModuleOp GPUFuncOp",
     "dialects.irdl": "load_dialects",
     "dialects.llvm": "translate_module_to_llvmir CallIntrinsicOp LLVMFuncOp",
+    "dialects.math": "",
     "dialects.memref": "",
     "dialects.nvvm": "WMMALoadOp MBarrierInitOp Tcgen05MMAOp Tcgen05LdRedOp",
     "dialects.scf": "ForOp",
+    "dialects.tensor": "splat",
     "dialects.vector": "",
     "rewrite": "RewritePatternSet walk_and_apply_patterns",
 }

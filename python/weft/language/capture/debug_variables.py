@@ -122,7 +122,7 @@ def name_value(name: str, value: object) -> None:
         if _usable(value.value):
             operands, letters = _words(value.value)
             _mark(name, "scalar", value.dtype.shown, operands=operands, letters=letters)
-    elif isinstance(value, Fragment) and _usable(value.lane):
+    elif isinstance(value, Fragment) and _usable(value.value):
         operands, letters = _words(value.lane)
         shape = "x".join(map(str, value.shape))
         details = value.dtype.shown, shape, str(value.layout)

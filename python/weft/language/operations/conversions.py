@@ -37,7 +37,7 @@ def convert(x: object, *, like: Fragment | None = None) -> Fragment:
         return x
     numbers = registers.reordered(x.layout, layout, x.shape)
     if numbers is not None:
-        return Fragment(vector.shuffle(x.lane, x.lane, list(numbers)), x.shape, layout)
+        return Fragment.of_lane(vector.shuffle(x.lane, x.lane, list(numbers)), x.shape, layout)
     return _through_shared(x, layout)
 
 
@@ -63,7 +63,7 @@ def _of_lanes(lane: ir.Value, run: int) -> Fragment:
     count = lane.type.shape[0]
     lanes = f"{count // run},{WARPS},{LANES // _ROW_LANES},{_ROW_LANES},{run}"
     layout = Layout.parse(f"S[({lanes}):({run},1@warpid,{_ROW_LANES}@laneid,1@laneid,1)]")
-    return Fragment(lane, (count * WARPGROUP // run // _ROW_LANES, run * _ROW_LANES), layout)
+    return Fragment.of_lane(lane, (count * WARPGROUP // run // _ROW_LANES, run * _ROW_LANES), layout)
 
 
 def lane_parts(x: Fragment) -> list[Fragment]:
@@ -84,7 +84,7 @@ def from_lanes(x: object, shape: tuple[int, int]) -> Fragment:
     like = zeros(shape, x.dtype)
     if by_lanes(like).shape != x.shape or not registers.same(by_lanes(like).layout, x.layout, x.shape):
         raise mistake(f"w.from_lanes expects what w.by_lanes makes of {like}, got {x}")
-    return Fragment(x.lane, like.shape, like.layout)
+    return Fragment.of_lane(x.lane, like.shape, like.layout)
 
 
 def _through_shared(x: Fragment, layout: Layout) -> Fragment:
@@ -100,7 +100,7 @@ def _through_shared(x: Fragment, layout: Layout) -> Fragment:
         return shared_exchange.tiles_type((warpgroups, rows, columns), x.dtype.type)
 
     lane = shared_exchange.moved(x.lane, (rows, columns), layouts, widths, scratch)
-    return Fragment(lane, x.shape, layout)
+    return Fragment.of_lane(lane, x.shape, layout)
 
 
 def _vector_bytes(x: Fragment, layout: Layout) -> int:
@@ -128,9 +128,9 @@ def by_parts(
             for register, element in zip(registers, result.elements(), strict=True):
                 elements[register] = element
     like = tiles[0]
-    return tuple(Fragment(emit.vector_of(each), like.shape, like.layout) for each in outputs)
+    return tuple(Fragment.of_lane(emit.vector_of(each), like.shape, like.layout) for each in outputs)
 
 
 def _part(elements: list[ir.Value], part: Piece) -> Fragment:
     lane = vector.from_elements(part.kind.lane_type, [elements[each] for each in part.registers])
-    return Fragment.of(tile.from_lane(lane, part.kind))
+    return Fragment(tile.from_lane(lane, part.kind))

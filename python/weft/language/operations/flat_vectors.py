@@ -84,7 +84,7 @@ def load(source: Place, count: int, like: Fragment | None, outside: object) -> F
     default = as_scalar(outside, source.dtype).value
     default = emit.bits(default, addresses.stored_type(default.type))
     lane = elements.load(default)
-    return Fragment(emit.bits(lane, source.dtype.type), (count,), layout)
+    return Fragment.of_lane(emit.bits(lane, source.dtype.type), (count,), layout)
 
 
 def store(fragment: Fragment, to: Place, via: object, rows: object) -> None:
@@ -117,7 +117,7 @@ def load_contiguous(buffer: object) -> Fragment:
     width = min(run * buffer.dtype.bytes, registers.MOST_BYTES)
     zero = emit.value(0)
     loaded = tile.load(buffer.value, zero, zero, kind, vector_bytes=width if run > 1 else 0)
-    return Fragment.of(loaded)
+    return Fragment(loaded)
 
 
 class _Vector:
@@ -133,7 +133,7 @@ class _Vector:
         self.bytes, self.count = matrix.dtype.bytes, count
         row_of = [emit.as_index(each) for each in (*outer, 0)]
         self._row = addresses.element(matrix.value, row_of)
-        numbers = row(Fragment(None, (count,), layout))
+        numbers = row(Fragment.placed((count,), layout))
         self.first: ir.Value = (numbers.base + Scalar(self.start)).value
         self.offsets = numbers.offsets
         self._address = self._at(self.first)

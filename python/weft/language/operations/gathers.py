@@ -107,7 +107,7 @@ def load(source: Gathered, shape: object, like: Fragment | None) -> Fragment:
             lambda index=index: [source.read(index)],  # type: ignore[misc]
             lambda: [zero],
         )
-    return Fragment(emit.vector_of(elements), index_tile.shape, index_tile.layout)
+    return Fragment.of_lane(emit.vector_of(elements), index_tile.shape, index_tile.layout)
 
 
 def each_element(
@@ -176,7 +176,7 @@ class _Rows:
     def __init__(self, of: Gathered, shape: tuple[int, ...], like: Fragment | None) -> None:
         self.of, self.shape = of, shape
         self.layout = layout_for(shape, like)
-        tile = Fragment(None, shape, self.layout)
+        tile = Fragment.placed(shape, self.layout)
         columns = column(tile) + of.indices[-1]
         self.start, self.offsets = columns.base.value, columns.offsets
         self.at = [self._elements(each) for each in of.indices[:-1]]
@@ -208,7 +208,7 @@ class _Rows:
         """The tile, with zeros for what is outside of the array."""
         kind = ir.VectorType.get([len(self.offsets)], self.matrix.element)
         (lane,) = self._either([kind], lambda width: [self._loaded(width)])
-        return Fragment(emit.bits(lane, self.of.dtype.type), self.shape, self.layout)
+        return Fragment.of_lane(emit.bits(lane, self.of.dtype.type), self.shape, self.layout)
 
     def store(self, fragment: Fragment) -> None:
         """Stores a tile in this layout, but not what is outside of the array."""

@@ -72,7 +72,7 @@ def dequantize_int4(
         registers_ += _dequantized(word, factors[part], offsets[part], dtype)
     shape = registers.WGMMA_ROWS, _STEP * count
     lane = vector.bitcast(ir.VectorType.get([2 * len(registers_)], dtype.type), emit.vector_of(registers_))
-    return Fragment(lane, shape, registers.sums(shape))
+    return Fragment.of_lane(lane, shape, registers.sums(shape))
 
 
 def _words_of(words: Fragment) -> int:
@@ -267,7 +267,7 @@ class Int4Operand:
             for number in range(self._blocks)
             for element in dequantize_int4(self._words(number), *self._of_groups(number)).elements()
         ]
-        return Fragment(emit.vector_of(elements), self.shape, registers.sums(self.shape))
+        return Fragment.of_lane(emit.vector_of(elements), self.shape, registers.sums(self.shape))
 
     def warp_gemm(self, b: object, sums: Fragment | None = None) -> Fragment:
         """`a @ b`, or `sums + a @ b`, by `w.warp_gemm`, 64 x N. Sums of a group are scaled in f32, not its

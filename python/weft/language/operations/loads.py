@@ -39,7 +39,7 @@ def tile_may_begin_before(place: Place) -> bool:
 def load_tile(place: Place, shape: tuple[int, int], layout: Layout, outside: object) -> Fragment:
     """Loads a tile, of which elements on all sides may be outside of the array."""
     first_row, first_column = map(Scalar, place.corner)
-    loaded = gathers.load(_rows(place, shape, layout), shape, Fragment(None, shape, layout))
+    loaded = gathers.load(_rows(place, shape, layout), shape, Fragment.placed(shape, layout))
     if isinstance(outside, (int, float)) and outside == 0:
         return loaded
     down, across = row(loaded) + first_row, column(loaded) + first_column
@@ -76,7 +76,7 @@ def limited(matrix: ir.Value, first_row: ir.Value, rows: ir.Value | None) -> ir.
 def _rows(place: Place, shape: tuple[int, ...], layout: Layout, rows: ir.Value | None = None) -> Gathered:
     """The rows of a tile as those of a gather or scatter, whose indices may be outside of the array."""
     first_row, first_column = map(Scalar, place.corner)
-    local = row(Fragment(None, shape[:1], registers.without_axis(layout, shape, 1)))
+    local = row(Fragment.placed(shape[:1], registers.without_axis(layout, shape, 1)))
     numbers: Any = local + first_row
     if rows is not None:
         numbers = chosen(local < Scalar(emit.value(rows)), numbers, -1)
@@ -135,7 +135,7 @@ def load(
     kind = FragmentType.of(shape, source.dtype.type, layout)
     first_row, first_column = source.corner
     matrix = source.memref()
-    loaded = Fragment.of(
+    loaded = Fragment(
         tile.load(matrix, first_row, first_column, kind, vector_bytes=_vector_bytes(source, layout, shape))
     )
     if is_zero(outside):
@@ -166,7 +166,7 @@ def _from_buffer(source: Buffer, like: Fragment | None) -> Fragment:
     )
     width = registers.MOST_BYTES if wide and not source.transposed else 0
     loaded = tile.load(source.value, zero, zero, kind, transpose=source.transposed, vector_bytes=width)
-    return Fragment.of(loaded)
+    return Fragment(loaded)
 
 
 def _vector_bytes(place: Place, layout: Layout, shape: tuple[int, ...]) -> int:

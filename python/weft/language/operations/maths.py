@@ -6,9 +6,9 @@ from collections.abc import Callable
 from weft.errors import shown
 from weft.language.messages.mistakes import mistake
 from weft.language.values.dtypes import NUMBERS, DType, f32, i1, i32
-from weft.language.values.fragments import Fragment, common, together
+from weft.language.values.fragments import Fragment, common, everywhere, together
 from weft.language.values.scalars import Loaded, Scalar, as_scalar, same
-from weft.mlir import arith, ir, llvm, nvvm, vector
+from weft.mlir import arith, ir, llvm, nvvm
 from weft.passes.builders import emit
 from weft.passes.kernels import activations
 
@@ -36,8 +36,10 @@ def _unary(
         (element,) = emit.elements(build(emit.vector_of([value.value])))
         return Scalar(element)
     if vectors:
-        return Fragment(build(value.lane), value.shape, value.layout)
-    return Fragment(emit.vector_of([build(each) for each in value.elements()]), value.shape, value.layout)
+        return Fragment.of_lane(build(value.lane), value.shape, value.layout)
+    return Fragment.of_lane(
+        emit.vector_of([build(each) for each in value.elements()]), value.shape, value.layout
+    )
 
 
 def _of_python(value: float, name: str, python: Callable[[float], float]) -> float:
@@ -260,17 +262,14 @@ def chosen(choice: Fragment | Scalar, a: object, b: object) -> Fragment:
     tile_ = common([each for each in (choice, a, b) if isinstance(each, Fragment)])
     condition, first, second = (_as_tile(each, tile_, dtype) for each in (choice, a, b))
     same(first.dtype, second.dtype)
-    lane = arith.select(condition.lane, first.lane, second.lane)
-    return Fragment(lane, tile_.shape, tile_.layout)
+    return Fragment(arith.select(condition.value, first.value, second.value))
 
 
 def _as_tile(value: object, tile_: Fragment, dtype: DType) -> Fragment:
     """A number, vector or tile with the shape and layout of a tile."""
     if isinstance(value, Fragment):
         return together(tile_, value)[1] if value is not tile_ else value
-    scalar = _number(value, dtype)
-    kind = ir.VectorType.get(tile_.lane.type.shape, scalar.dtype.type)
-    return Fragment(vector.broadcast(kind, scalar.value), tile_.shape, tile_.layout)
+    return everywhere(_number(value, dtype).value, tile_)
 
 
 _ROUNDS = 1.5 * 2**23  # added to a number, it leaves its nearest integer in the lowest bits
@@ -296,7 +295,7 @@ def exp2(x: object, *, polynomial_every: int = 0) -> Result:
         _polynomial(each) if number % polynomial_every == 0 else nvvm.ex2(each, ftz=True)
         for number, each in enumerate(x.elements())
     ]
-    return Fragment(emit.vector_of(elements), x.shape, x.layout)
+    return Fragment.of_lane(emit.vector_of(elements), x.shape, x.layout)
 
 
 def _polynomial(x: ir.Value) -> ir.Value:

@@ -105,7 +105,7 @@ def warp_gemm(a: Buffer | Fragment, b: Buffer, sums: Fragment | None = None) -> 
     """
     kind = _checked("w.warp_gemm", a, b, sums)
     value, _ = WarpProducts(trace.current().chip).start(a, b, sums, kind)
-    return Fragment.of(value)
+    return Fragment(value)
 
 
 def _checked(caller: str, a: Buffer | Fragment, b: Buffer, sums: object) -> ir.Type:
@@ -203,6 +203,6 @@ def wait(*products: Pending, pending: int = 0) -> object:
     ready = [each for each in products if current.groups - each.group >= pending]
     values = current.multiplier.wait(ready, pending)
     current.finished = max(current.finished, current.groups - pending)
-    done = {id(each): Fragment.of(value) for each, value in zip(ready, values, strict=True)}
+    done = {id(each): Fragment(value) for each, value in zip(ready, values, strict=True)}
     results = tuple(done.get(id(each), each) for each in products)
     return results[0] if len(results) == 1 else results or None

@@ -55,7 +55,7 @@ def _random(seed: object, offset: object, count: int) -> list[Fragment | Scalar]
     words = _of_elements(emit.signless(counter), _words(seed), count)
     words = [emit.bits(word, counter.type) for word in words]
     if isinstance(offset, Fragment):
-        return [Fragment(word, offset.shape, offset.layout) for word in words]
+        return [Fragment.of_lane(word, offset.shape, offset.layout) for word in words]
     return [Scalar(word) for word in words]
 
 

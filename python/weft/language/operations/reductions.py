@@ -93,7 +93,7 @@ def columns_across_warps(
     of_columns = registers.without_axis(x.layout, x.shape, 0)
     by_warp = Layout((Iter(WARPS, 1, "warpid"), *of_columns.shard), (*x.layout.replica, *copies))
     order = [point[1] for point in registers.registers_of(by_warp, (WARPS, columns))]
-    part = Fragment(emit.vector_of([values[column] for column in order]), (WARPS, columns), by_warp)
+    part = Fragment.of_lane(emit.vector_of([values[column] for column in order]), (WARPS, columns), by_warp)
     key = role.first, columns, x.dtype.name
     shape = role.warpgroups, WARPS, columns
     scratch = current.scratch_buffer(key, lambda: shared_exchange.tiles_type(shape, x.dtype.type))
@@ -110,12 +110,12 @@ def columns_across_warps(
     kind = FragmentType.of((rows, columns), x.dtype.type, together)
     of_column = dict[int, list[ir.Value]]()
     for warp in range(0, WARPS, rows):
-        read = Fragment.of(tile.load(mine, emit.value(warp), zero, kind, vector_bytes=width))
+        read = Fragment(tile.load(mine, emit.value(warp), zero, kind, vector_bytes=width))
         for point, element in zip(registers.registers_of(together, read.shape), read.elements(), strict=True):
             of_column.setdefault(point[1], []).append(element)
     folded = {column: fold(elements) for column, elements in of_column.items()}
     order = [point[0] for point in registers.registers_of(of_columns, (columns,))]
-    return Fragment(emit.vector_of([folded[column] for column in order]), (columns,), of_columns)
+    return Fragment.of_lane(emit.vector_of([folded[column] for column in order]), (columns,), of_columns)
 
 
 def _reduce(x: object, name: str, axis: int | None, within: str | None) -> Fragment | Scalar:
@@ -153,7 +153,7 @@ def _reduce(x: object, name: str, axis: int | None, within: str | None) -> Fragm
     if through:
         return columns_across_warps(x, folded, lambda values: reduced(name, values))
     order = [point[1 - axis] if lanes else point[0] for point in registers.registers_of(layout, shape)]
-    return Fragment(emit.vector_of([folded[key] for key in order]), shape, layout)
+    return Fragment.of_lane(emit.vector_of([folded[key] for key in order]), shape, layout)
 
 
 def _checked_axis(x: object, axis: object, name: str) -> int | None:

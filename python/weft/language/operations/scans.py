@@ -223,7 +223,7 @@ def _of_fragments(xs: Sequence[Fragment], axis: int, law: Law) -> tuple[Fragment
     for block in blocks.values():
         elements_up_to |= block.found(None, law)
     columns = zip(*(elements_up_to[number].values for number in range(len(elements_up_to))), strict=True)
-    return tuple(Fragment(emit.vector_of(list(each)), x.shape, x.layout) for each in columns)
+    return tuple(Fragment.of_lane(emit.vector_of(list(each)), x.shape, x.layout) for each in columns)
 
 
 def _of_registers(blocks: dict[_Key, _Block], law: Law) -> dict[_Key, _Block]:

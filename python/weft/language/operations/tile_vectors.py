@@ -43,7 +43,7 @@ def load_row(source: object, *, like: Fragment, outside: object = 0) -> Fragment
     if place.matrix.rank > 1:
         last = matrices.vector_of(last, *[each.value for each in place.indices[:-1]])
     loaded = tile.load_row(last, start, _row_type(columns, place.dtype, layout))
-    return Fragment(tile.to_lane(loaded), (columns,), layout)
+    return Fragment.of_lane(tile.to_lane(loaded), (columns,), layout)
 
 
 def _of_columns(like: object) -> Layout:
@@ -66,7 +66,7 @@ def _vector_of_buffer(source: Buffer, layout: Layout, columns: int) -> Fragment:
     bytes_ = min(registers.run(kind.layout, (1, columns)) * source.dtype.bytes, registers.MOST_BYTES)
     width = bytes_ if bytes_ > source.dtype.bytes else 0
     loaded = tile.load_row(source.value, emit.value(0), kind, vector_bytes=width)
-    return Fragment(tile.to_lane(loaded), (columns,), layout)
+    return Fragment.of_lane(tile.to_lane(loaded), (columns,), layout)
 
 
 def load_column(source: object, *, like: Fragment, outside: object = 0) -> Fragment:
@@ -93,7 +93,7 @@ def load_column(source: object, *, like: Fragment, outside: object = 0) -> Fragm
 
 def _by_elements(source: Place, layout: Layout, count: int, outside: object) -> Fragment:
     """Loads a vector along the last dimension of an array, each element on its own."""
-    numbers, limit = vector_indices(Fragment(None, (count,), layout), source)
+    numbers, limit = vector_indices(Fragment.placed((count,), layout), source)
     elements = []
     for number in numbers:
         exists = inside(number, limit, source.indices[-1].value)
@@ -104,20 +104,20 @@ def _by_elements(source: Place, layout: Layout, count: int, outside: object) -> 
             lambda number=number: [memref.load(source.matrix.value, element_at(source, number))],  # type: ignore[misc]
             lambda default=default: [default],  # type: ignore[misc]
         )
-    return Fragment(emit.vector_of(elements), (count,), layout)
+    return Fragment.of_lane(emit.vector_of(elements), (count,), layout)
 
 
 def _repeated(source: Buffer, layout: Layout, rows: int) -> Fragment:
     """The elements of the only row of a buffer, which follow each other again and again."""
     source.read_by_lanes()
     kind, count = addresses.stored_type(source.dtype.type), source.shape[1]
-    base, numbers = tile.address(source.value), row(Fragment(None, (rows,), layout))
+    base, numbers = tile.address(source.value), row(Fragment.placed((rows,), layout))
     elements = []
     for offset in numbers.offsets:
         number = emit.rem(emit.add(numbers.base.value, offset), count)
         address = addresses.offset(base, emit.value(emit.mul(number, source.dtype.bytes)))
         elements.append(llvm.load(kind, address, alignment=source.dtype.bytes))
-    return Fragment(emit.bits(emit.vector_of(elements), source.dtype.type), (rows,), layout)
+    return Fragment.of_lane(emit.bits(emit.vector_of(elements), source.dtype.type), (rows,), layout)
 
 
 def vector_indices(vector: Fragment, place: Place) -> tuple[list[ir.Value], ir.Value]:

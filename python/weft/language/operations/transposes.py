@@ -58,7 +58,7 @@ def interleaved(x: Fragment) -> Fragment:
         raise mistake(f"w.interleaved expects a fragment in layout {wanted}, that of sums, got {x.layout}")
     numbers = _of_operand(x.shape, wanted)
     lane = vector.shuffle(x.lane, x.lane, list(numbers))
-    return Fragment(lane, x.shape, registers.left_operand(x.shape, 8))
+    return Fragment.of_lane(lane, x.shape, registers.left_operand(x.shape, 8))
 
 
 def transpose(source: Buffer, to: Buffer, *, interleaved: bool = False) -> None:

@@ -1,5 +1,6 @@
 """The coordinates of a fragment's elements, as masks need them."""
 
+from weft.ir import callers
 from weft.language.messages.mistakes import mistake
 from weft.language.values import operators, registers
 from weft.language.values.dtypes import NUMBERS, DType, i32
@@ -21,17 +22,17 @@ class Coordinates(Fragment):
     def __init__(
         self, base: Scalar, offsets: tuple[int, ...], shape: tuple[int, ...], layout: Layout
     ) -> None:
-        super().__init__(None, shape, layout)
+        self.shape, self.layout, self.where = shape, layout, callers.here()
         self.base, self.offsets = base, offsets
+
+    @property
+    def value(self) -> ir.Value:  # type: ignore[override]
+        return Fragment.of_lane(self.lane, self.shape, self.layout).value
 
     @property
     def lane(self) -> ir.Value:
         base = vector.broadcast(self._kind, self.base.value)
         return arith.addi(base, _constants(self._kind, self.offsets))
-
-    @lane.setter
-    def lane(self, _: object) -> None:
-        pass
 
     @property
     def dtype(self) -> DType:
@@ -60,7 +61,7 @@ class Coordinates(Fragment):
         left = [a - b for a, b in zip(self.offsets, offsets or (0,) * len(self.offsets), strict=True)]
         right = vector.broadcast(self._kind, (limit - self.base).value)
         lane = operators.apply(name, _constants(self._kind, tuple(left)), right)
-        return Fragment(lane, self.shape, self.layout)
+        return Fragment.of_lane(lane, self.shape, self.layout)
 
 
 def _constants(kind: ir.Type, numbers: tuple[int, ...]) -> ir.Value:

@@ -26,7 +26,7 @@ from weft.language.values.scalars import (
     same,
 )
 from weft.layout import Layout
-from weft.mlir import ir, vector
+from weft.mlir import ir, tensor, vector
 from weft.passes.builders import emit
 
 COLUMN_STEP = 8
@@ -42,21 +42,34 @@ class Fragment(operators.Operators, Carried):
 
     __hash__ = object.__hash__
 
-    def __init__(self, lane: Any, shape: Sequence[int], layout: Layout) -> None:
-        self.lane: ir.Value = lane
-        """The vector of a lane's elements."""
-        self.shape = tuple(shape)
-        self.layout = layout
+    value: ir.Value
+    """The SSA value of the fragment as a whole."""
+
+    def __init__(self, value: ir.Value) -> None:
+        check_value(value, "Fragment")
+        self.value = value
+        self.shape: tuple[int, ...] = value.type.shape
+        self.layout: Layout = value.type.layout
         self.where = callers.here()
-        if lane is not None:
-            check_value(lane, "Fragment")
-            self._check_fits()
+        self._check_fits()
+
+    @staticmethod
+    def of_lane(lane: ir.Value, shape: Sequence[int], layout: Layout) -> "Fragment":
+        """The fragment of the vectors of each lane's elements."""
+        return Fragment(tile.from_lane(lane, FragmentType.of(shape, lane.type.element_type, layout)))
+
+    @staticmethod
+    def placed(shape: Sequence[int], layout: Layout) -> "Fragment":
+        """A shape and a layout, without a value."""
+        made = Fragment.__new__(Fragment)
+        made.shape, made.layout, made.where = tuple(shape), layout, callers.here()
+        return made
 
     def _check_fits(self) -> None:
         """Raises WeftError for more registers than a thread has: the compiler would spill them."""
-        kind, current = self.lane.type, trace.current()
+        kind, current = self.value.type, trace.current()
         role, bits = current.role, kind.element_type.width
-        needed = kind.shape[0] * bits // 32 if bits > 1 else 0
+        needed = kind.registers * bits // 32 if bits > 1 else 0
         share = min(REGISTERS // current.threads, THREAD_REGISTERS)
         most = share if role is None else role.registers or THREAD_REGISTERS
         if needed <= most:
@@ -77,9 +90,16 @@ class Fragment(operators.Operators, Carried):
         raise mistake(f"{self} needs {needed} registers of each thread, and {where} {most}: {remedy}")
 
     @property
+    def lane(self) -> ir.Value:
+        """The vector of a lane's elements."""
+        owner = self.value.owner
+        known = None if isinstance(owner, ir.Block) else owner.opview
+        return known.lane if isinstance(known, tile.FromLaneOp) else tile.to_lane(self.value)
+
+    @property
     def dtype(self) -> DType:
         """The type of its elements."""
-        return dtype_of(self.lane.type)
+        return dtype_of(self.value.type)
 
     @property
     def rows(self) -> int:
@@ -103,35 +123,22 @@ class Fragment(operators.Operators, Carried):
         """
         if len(self.shape) != 2:
             lane, layout = shared_exchange.transposed(self.lane, self.shape[0], self.layout)
-            return Fragment(lane, self.shape, layout)
+            return Fragment.of_lane(lane, self.shape, layout)
         rows, columns = self.layout.group(self.shape)
-        return Fragment(self.lane, self.shape[::-1], Layout((*columns, *rows), self.layout.replica))
+        return Fragment.of_lane(self.lane, self.shape[::-1], Layout((*columns, *rows), self.layout.replica))
 
     @property
     def type(self) -> ir.Type:
         """The type: a tensor with a layout."""
         return FragmentType.of(self.shape, self.dtype.type, self.layout)
 
-    @property
-    def value(self) -> ir.Value:
-        """The SSA value of the fragment as a whole."""
-        return tile.from_lane(self.lane, self.type)
-
-    @staticmethod
-    def of(value: ir.Value) -> "Fragment":
-        """The fragment of an SSA value."""
-        return Fragment(tile.to_lane(value), value.type.shape, value.type.layout)
-
     def to(self, dtype: DType) -> "Fragment":
         """The fragment with elements of another type, in the same layout."""
-        return self._with(converted(self.lane, checked_type(dtype)))
+        return Fragment(converted(self.value, checked_type(dtype)))
 
     def bitcast(self, dtype: DType) -> "Fragment":
         """The bits of each element as an element of another type with as many bits, in the same layout."""
-        return self._with(reinterpreted(self.lane, checked_type(dtype)))
-
-    def _with(self, lane: ir.Value) -> "Fragment":
-        return Fragment(lane, self.shape, self.layout)
+        return Fragment(reinterpreted(self.value, checked_type(dtype)))
 
     def elements(self) -> list[ir.Value]:
         """A lane's elements, in register order."""
@@ -144,16 +151,16 @@ class Fragment(operators.Operators, Carried):
         check_sign(name, other, one.dtype)
         same(one.dtype, second.dtype)
         pair = (second, one) if swapped else (one, second)
-        return one._with(operators.apply(name, *(each.lane for each in pair)))
+        return Fragment(operators.apply(name, *(each.value for each in pair)))
 
     def parts(self) -> list[ir.Value]:
         return [self.value]
 
     def of_zeros(self) -> "Fragment":
-        return self._with(constant(self.lane.type, 0))
+        return Fragment(constant(self.value.type, 0))
 
     def like(self, parts: Iterator[ir.Value]) -> "Fragment":
-        return Fragment.of(next(parts))
+        return Fragment(next(parts))
 
     def begun(self, number: str) -> str:
         dtype = "" if self.dtype == f32 else f", {self.dtype}"
@@ -216,13 +223,15 @@ def together(one: Fragment, other: Any) -> tuple[Any, Any]:
         other = other.item()  # a number of NumPy
     if isinstance(other, NUMBERS):
         check_fits(other, one.dtype)
-        kind = ir.VectorType.get(one.lane.type.shape, one.dtype.type)
-        return one, Fragment(constant(kind, other), one.shape, one.layout)
+        return one, Fragment(constant(one.type, other))
     if isinstance(other, Scalar) or callable(getattr(other, "loaded", None)):
-        value = as_scalar(other).value
-        kind = ir.VectorType.get(one.lane.type.shape, value.type)
-        return one, Fragment(vector.broadcast(kind, value), one.shape, one.layout)
+        return one, everywhere(as_scalar(other).value, one)
     return None, None
+
+
+def everywhere(value: ir.Value, like: Fragment) -> Fragment:
+    """The fragment in the layout of another whose elements all have a value."""
+    return Fragment(tensor.splat(FragmentType.of(like.shape, value.type, like.layout), value, []))
 
 
 def from_first(x: object, axis: Any) -> Any:
@@ -299,7 +308,7 @@ def spread(vector_: Fragment, shape: tuple[int, ...], layout: Layout) -> Fragmen
         numbers = registers.along(layout, shape, axis, vector_.layout, extent)
         if numbers is not None:
             lane = vector.shuffle(vector_.lane, vector_.lane, list(numbers))
-            return Fragment(lane, shape, layout)
+            return Fragment.of_lane(lane, shape, layout)
     wanted = " or ".join(str(extent) for extent in dict.fromkeys(shape))
     if vector_.shape[0] not in shape:
         raise mistake(f"a vector beside a tile of {list(shape)} must have {wanted} elements, got {vector_}")
@@ -327,13 +336,11 @@ def full(shape: Any, value: object, dtype: DType = f32, *, like: Fragment | None
             raise mistake(f"expects a number, or a vector of rows or columns, to fill a tile, got {value}")
         tile_ = spread(value, shape, layout)
         # In registers of their own: a product that begins with copies would wait for those before it.
-        return Fragment.of(tile.pin(tile_.value)) if dtype == f32 else tile_
-    count = len(registers.registers_of(layout, shape))
-    kind = ir.VectorType.get([count], dtype.type)
+        return Fragment(tile.pin(tile_.value)) if dtype == f32 else tile_
     if isinstance(value, NUMBERS):
         check_fits(value, dtype)
-        return Fragment(constant(kind, value), shape, layout)
-    return Fragment(vector.broadcast(kind, as_scalar(value, dtype).value), shape, layout)
+        return Fragment(constant(FragmentType.of(shape, dtype.type, layout), value))
+    return everywhere(as_scalar(value, dtype).value, Fragment.placed(shape, layout))
 
 
 def pin(x: Fragment) -> Fragment:
@@ -345,7 +352,7 @@ def pin(x: Fragment) -> Fragment:
     """
     if not isinstance(x, Fragment) or len(x.shape) != 2 or x.dtype not in (f32, i32):
         raise mistake(f"w.pin expects a tile of {f32} or {i32}, got {x}")
-    return Fragment.of(tile.pin(x.value))
+    return Fragment(tile.pin(x.value))
 
 
 def zeros(shape: Any, dtype: DType = f32, *, like: Fragment | None = None) -> Fragment:

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from typing import Any, NoReturn
 
 from weft import mlir
+from weft.dialects import tile
+from weft.dialects.tile import FragmentType
 from weft.errors import shown
 from weft.isa.chips import describe
 from weft.isa.conversion import FP8_ROUNDING
@@ -28,7 +30,7 @@ _RANGES = {
 
 
 def dtype_of(kind: ir.Type) -> DType:
-    """The element type of an MLIR type, which may be a vector."""
+    """The element type of an MLIR type, which may be a vector or tile."""
     return DTYPES[str(emit.element_of(kind))]
 
 
@@ -202,7 +204,7 @@ def check_fits(value: float, dtype: DType) -> None:
 
 
 def constant(kind: ir.Type, number: float) -> ir.Value:
-    """A number as an SSA value of this type, or in all elements of a vector type."""
+    """A number as an SSA value of this type, or in all elements of a vector or tile."""
     element = emit.element_of(kind)
     if isinstance(element, ir.IntegerType):
         width = element.width
@@ -224,8 +226,9 @@ def condition(value: object) -> bool | Scalar:
 
 
 def converted(value: ir.Value, dtype: DType) -> ir.Value:
-    """An SSA value, a scalar or a vector, in another type. Floats are rounded once; those beyond the range of
-    fp8 become its largest value. Integers keep their lowest bits; as an i1, they are whether they aren't 0.
+    """An SSA value, a scalar, vector or tile, in another type. Floats are rounded once; those beyond the
+    range of fp8 become its largest value. Integers keep their lowest bits; as an i1, they are whether they
+    aren't 0.
     """
     old = dtype_of(value.type)
     if old == dtype:
@@ -233,8 +236,11 @@ def converted(value: ir.Value, dtype: DType) -> ir.Value:
     if dtype == i1 and old.is_float:
         raise mistake(f"can't convert {old} to {dtype}: compare it with a number")
     if _is_fp8(old) or _is_fp8(dtype):
-        return _of_pairs(value, dtype)
-    kind = _kind(value, dtype)
+        if not isinstance(value.type, FragmentType):
+            return _of_pairs(value, dtype)
+        kind = FragmentType.of(value.type.shape, dtype.type, value.type.layout)
+        return tile.from_lane(_of_pairs(tile.to_lane(value), dtype), kind)
+    kind = emit.with_elements(value.type, dtype.type)
     if old.is_float and dtype.is_float:
         if old.bits == dtype.bits:
             return converted(converted(value, f32), dtype)
@@ -255,22 +261,13 @@ def converted(value: ir.Value, dtype: DType) -> ir.Value:
 
 
 def reinterpreted(value: ir.Value, dtype: DType) -> ir.Value:
-    """The bits of an SSA value, a scalar or a vector, in a type of the same width."""
+    """The bits of an SSA value, a scalar, vector or tile, in a type of the same width."""
     old = dtype_of(value.type)
     if old == i1 and dtype != i1:
         raise mistake(f"bitcast is for numbers, got a condition: convert it with .to({dtype})")
     if old.bits != dtype.bits:
         raise mistake(f"bitcast needs a type of {old.bits} bits, as {old} has, got {dtype}")
-    return emit.bits(value, _kind(value, dtype))
-
-
-def _kind(value: ir.Value, dtype: DType) -> ir.Type:
-    """The MLIR type of a value's shape with elements of this type."""
-    return ir.VectorType.get(value.type.shape, dtype.type) if _is_vector(value) else dtype.type
-
-
-def _is_vector(value: ir.Value) -> bool:
-    return isinstance(value.type, ir.VectorType)
+    return emit.bits(value, emit.with_elements(value.type, dtype.type))
 
 
 def _is_fp8(dtype: DType) -> bool:
@@ -284,16 +281,20 @@ def _of_pairs(value: ir.Value, dtype: DType) -> ir.Value:
     old, chip = dtype_of(value.type), trace.current().chip
     if _is_fp8(old):  # f16 has all of its values
         rounds = chip in FP8_ROUNDING
-        halves = fragments.convert(padded, _kind(padded, f16)) if rounds else small_floats.to_f16(padded)
+        halves = (
+            fragments.convert(padded, emit.with_elements(padded.type, f16.type))
+            if rounds
+            else small_floats.to_f16(padded)
+        )
         result = converted(halves, dtype)
     else:
         floats = padded if old.is_float else converted(padded, f32)
         if chip not in FP8_ROUNDING:
             needs = describe(FP8_ROUNDING)
             raise mistake(f"conversion to {dtype} needs {needs}, got {chip}: use w.f16 or w.bf16")
-        result = fragments.convert(floats, _kind(floats, dtype))
+        result = fragments.convert(floats, emit.with_elements(floats.type, dtype.type))
     elements = emit.elements(result)[: len(numbers)]
-    return emit.vector_of(elements) if _is_vector(value) else elements[0]
+    return emit.vector_of(elements) if isinstance(value.type, ir.VectorType) else elements[0]
 
 
 class Loaded(operators.Operators, Carried):
