@@ -1,5 +1,5 @@
-"""The activations of `tile.matmul` on f32 (relu: on i32 too) and their derivatives, on scalars and vectors,
-without CUDA's device library.
+"""The activations of `tile.matmul` on f32 (relu: on i32 too) and their derivatives, on scalars, vectors
+and tiles, without CUDA's device library.
 
 `weft.dialects.activations` has the error bound of each.
 """
@@ -8,18 +8,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import e, log2, pi, sqrt
 
-from weft.mlir import arith, ir, nvvm, vector
+from weft.mlir import arith, ir, math
 from weft.passes.builders import emit
 from weft.passes.raising.formulas import Formula, X, called, number, sigmoid
 
 
 def apply(name: str, lane: ir.Value) -> ir.Value:
-    """The activation of a scalar or of every element of a vector."""
+    """The activation of a scalar, or of every element of a vector or tile."""
     return KERNELS[name].value(lane)
 
 
 def derivative(name: str, lane: ir.Value) -> ir.Value:
-    """The derivative of an activation at every element of a vector of f32."""
+    """The derivative of an activation at every element of f32."""
     return KERNELS[name].derivative(lane)
 
 
@@ -51,8 +51,7 @@ def _over_one_and_power(x: ir.Value, exponent: ir.Value) -> ir.Value:
 
 
 def _one_over_one_and_power(exponent: ir.Value) -> ir.Value:
-    below = arith.addf(emit.constant(exponent.type, 1.0), _each(_power, exponent))
-    return _each(nvvm.rcp_approx_ftz_f, below)
+    return reciprocal(arith.addf(emit.constant(exponent.type, 1.0), power(exponent)))
 
 
 # Phi(-a) = exp(-a^2 / 2) * (C1 t + C2 t^2 + ...) with t = 1 / (1 + _TAIL_SCALE a), for a from 0 on:
@@ -89,8 +88,8 @@ _SIGN = -(2**31)
 
 
 def erf(x: ir.Value) -> ir.Value:
-    """The error function of every element of a vector of f32, within 3e-7 of it."""
-    size, bits = _magnitude(x), ir.VectorType.get(x.type.shape, emit.i32())
+    """The error function of every element of f32, within 3e-7 of it."""
+    size, bits = _magnitude(x), emit.with_elements(x.type, emit.i32())
     near = arith.mulf(x, _horner(arith.mulf(x, x), _ERF))
     a = arith.minimumf(arith.mulf(size, emit.constant(x.type, sqrt(2))), emit.constant(x.type, _FAR))
     tail = arith.mulf(_tail(a), _gauss(a))  # Phi(-a) = (1 - erf(|x|)) / 2
@@ -102,13 +101,13 @@ def erf(x: ir.Value) -> ir.Value:
 
 def _tail(a: ir.Value) -> ir.Value:
     """Phi(-a) / exp(-a^2 / 2)."""
-    t = _each(nvvm.rcp_approx_ftz_f, _horner(a, (1.0, _TAIL_SCALE)))
+    t = reciprocal(_horner(a, (1.0, _TAIL_SCALE)))
     return arith.mulf(t, _horner(t, _TAIL))
 
 
 def _gauss(a: ir.Value) -> ir.Value:
     """exp(-a^2 / 2)."""
-    return _each(_power, arith.mulf(arith.mulf(a, a), emit.constant(a.type, -log2(e) / 2)))
+    return power(arith.mulf(arith.mulf(a, a), emit.constant(a.type, -log2(e) / 2)))
 
 
 def _step(x: ir.Value) -> ir.Value:
@@ -153,7 +152,7 @@ def _of_gelu(x: ir.Value) -> ir.Value:
 
 
 def _magnitude(x: ir.Value) -> ir.Value:
-    bits = emit.i32() if x.type == ir.F32Type.get() else ir.VectorType.get(x.type.shape, emit.i32())
+    bits = emit.with_elements(x.type, emit.i32())
     return arith.bitcast(x.type, arith.andi(arith.bitcast(bits, x), emit.constant(bits, 0x7FFFFFFF)))
 
 
@@ -167,15 +166,14 @@ def _horner(x: ir.Value, coefficients: tuple[float, ...]) -> ir.Value:
     return total
 
 
-def _power(x: ir.Value) -> ir.Value:
-    return nvvm.ex2(x, ftz=True)
+def power(x: ir.Value) -> ir.Value:
+    """2 to the power of x (`ex2.approx.ftz`)."""
+    return math.exp2(x, fastmath=arith.FastMathFlags.afn)
 
 
-def _each(function: Callable[[ir.Value], ir.Value], lane: ir.Value) -> ir.Value:
-    """A scalar function of a scalar or of every element of a vector."""
-    if not isinstance(lane.type, ir.VectorType):
-        return function(lane)
-    return vector.from_elements(lane.type, [function(element) for element in emit.elements(lane)])
+def reciprocal(x: ir.Value) -> ir.Value:
+    """1 / x (`rcp.approx.ftz`)."""
+    return arith.divf(emit.constant(x.type, 1.0), x, fastmath=arith.FastMathFlags.afn)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,8 @@ from weft.language.messages.mistakes import mistake
 from weft.language.values.dtypes import NUMBERS, DType, f32, i1, i32
 from weft.language.values.fragments import Fragment, common, everywhere, together
 from weft.language.values.scalars import Loaded, Scalar, as_scalar, same
-from weft.mlir import arith, ir, llvm, nvvm
+from weft.mlir import arith, ir, nvvm
+from weft.mlir import math as mlir_math
 from weft.passes.builders import emit
 from weft.passes.kernels import activations
 
@@ -17,29 +18,14 @@ Result = float | Scalar | Fragment
 
 
 def _unary(
-    value: object,
-    name: str,
-    python: Callable[[float], float],
-    build: Callable[[ir.Value], ir.Value],
-    *,
-    vectors: bool = False,
+    value: object, name: str, python: Callable[[float], float], build: Callable[[ir.Value], ir.Value]
 ) -> Result:
-    """A function of f32: of a Python number, a number of the GPU, or each element of a fragment. `build`
-    takes a scalar, or with `vectors` a vector.
-    """
+    """A function of f32: of a Python number, a number of the GPU, or each element of a fragment."""
     if isinstance(value, NUMBERS):
         return _of_python(value, name, python)
     value = _operand(value, name)
-    if isinstance(value, Scalar):
-        if not vectors:
-            return Scalar(build(value.value))
-        (element,) = emit.elements(build(emit.vector_of([value.value])))
-        return Scalar(element)
-    if vectors:
-        return Fragment.of_lane(build(value.lane), value.shape, value.layout)
-    return Fragment.of_lane(
-        emit.vector_of([build(each) for each in value.elements()]), value.shape, value.layout
-    )
+    result = build(value.value)
+    return Scalar(result) if isinstance(value, Scalar) else Fragment(result)
 
 
 def _of_python(value: float, name: str, python: Callable[[float], float]) -> float:
@@ -57,21 +43,14 @@ def _operand(value: object, name: str) -> Fragment | Scalar:
     return value
 
 
-def _instruction(name: str) -> Callable[[ir.Value], ir.Value]:
-    """An instruction on f32, as inline PTX: Weft translates modules with calls of intrinsics in a process of
-    its own, since MLIR crashes on unknown ones.
-    """
-
-    def build(x: ir.Value) -> ir.Value:
-        text = f"{name} $0, $1;"
-        return llvm.inline_asm(x.type, [x], text, "=f,f", has_side_effects=False, is_align_stack=False)
-
-    return build
+def _approximate(function: Callable[..., ir.Value]) -> Callable[[ir.Value], ir.Value]:
+    """A function of the math dialect by the approximation that PTX has of it."""
+    return lambda x: function(x, fastmath=arith.FastMathFlags.afn)
 
 
 def special_exp2(x: object) -> Result:
     """2 to the power of x, by the special function units."""
-    return _unary(x, "exp2", lambda v: 2.0**v, lambda v: nvvm.ex2(v, ftz=True))
+    return _unary(x, "exp2", lambda v: 2.0**v, activations.power)
 
 
 def exp(x: object) -> Result:
@@ -83,9 +62,7 @@ def exp(x: object) -> Result:
 
 def log2(x: object) -> Result:
     """The logarithm to base 2 (`lg2.approx.ftz`)."""
-    return _unary(
-        x, "log2", lambda v: -math.inf if v == 0 else math.log2(v), _instruction("lg2.approx.ftz.f32")
-    )
+    return _unary(x, "log2", lambda v: -math.inf if v == 0 else math.log2(v), _approximate(mlir_math.log2))
 
 
 def log(x: object) -> Result:
@@ -97,52 +74,52 @@ def log(x: object) -> Result:
 
 def rcp(x: object) -> Result:
     """1 / x (`rcp.approx.ftz`)."""
-    return _unary(x, "rcp", lambda v: 1 / v, lambda v: nvvm.rcp_approx_ftz_f(v))
+    return _unary(x, "rcp", lambda v: 1 / v, activations.reciprocal)
 
 
 def sqrt(x: object) -> Result:
     """The square root, correctly rounded."""
-    return _unary(x, "sqrt", math.sqrt, _instruction("sqrt.rn.f32"))
+    return _unary(x, "sqrt", math.sqrt, mlir_math.sqrt)
 
 
 def rsqrt(x: object) -> Result:
     """1 / sqrt(x) (`rsqrt.approx.ftz`)."""
-    return _unary(x, "rsqrt", lambda v: 1 / math.sqrt(v), _instruction("rsqrt.approx.ftz.f32"))
+    return _unary(x, "rsqrt", lambda v: 1 / math.sqrt(v), _approximate(mlir_math.rsqrt))
 
 
 def tanh(x: object) -> Result:
     """The hyperbolic tangent (`tanh.approx`)."""
-    return _unary(x, "tanh", math.tanh, _instruction("tanh.approx.f32"))
+    return _unary(x, "tanh", math.tanh, _approximate(mlir_math.tanh))
 
 
 def floor(x: object) -> Result:
     """The largest integer that isn't larger than x, as a float."""
-    return _unary(x, "floor", lambda v: float(math.floor(v)), _instruction("cvt.rmi.f32.f32"))
+    return _unary(x, "floor", lambda v: float(math.floor(v)), mlir_math.floor)
 
 
 def ceil(x: object) -> Result:
     """The smallest integer that isn't smaller than x, as a float."""
-    return _unary(x, "ceil", lambda v: float(math.ceil(v)), _instruction("cvt.rpi.f32.f32"))
+    return _unary(x, "ceil", lambda v: float(math.ceil(v)), mlir_math.ceil)
 
 
 def round_(x: object) -> Result:
     """The nearest integer, as a float; the even one of two."""
-    return _unary(x, "round", lambda v: float(round(v)), _instruction("cvt.rni.f32.f32"))
+    return _unary(x, "round", lambda v: float(round(v)), mlir_math.roundeven)
 
 
 def sin(x: object) -> Result:
     """The sine (`sin.approx.ftz`), within 2^-20.5 for x in -pi..pi."""
-    return _unary(x, "sin", math.sin, _instruction("sin.approx.ftz.f32"))
+    return _unary(x, "sin", math.sin, _approximate(mlir_math.sin))
 
 
 def cos(x: object) -> Result:
     """The cosine (`cos.approx.ftz`), within 2^-20.5 for x in -pi..pi."""
-    return _unary(x, "cos", math.cos, _instruction("cos.approx.ftz.f32"))
+    return _unary(x, "cos", math.cos, _approximate(mlir_math.cos))
 
 
 def erf(x: object) -> Result:
     """The error function, within 3e-7 of it."""
-    return _unary(x, "erf", math.erf, activations.erf, vectors=True)
+    return _unary(x, "erf", math.erf, activations.erf)
 
 
 def gelu(x: object) -> Result:
@@ -170,12 +147,12 @@ def relu(x: object) -> Result:
 def activated(x: object, name: str) -> Result:
     """An activation of `weft.matmul`, by its name."""
     value = as_scalar(x) if isinstance(x, NUMBERS) else x
-    return _unary(value, name, float, lambda lane: activations.apply(name, lane), vectors=True)
+    return _unary(value, name, float, lambda x: activations.apply(name, x))
 
 
 def derivative(x: object, name: str) -> Result:
     """The derivative of an activation of `weft.matmul` at each element of a fragment of f32."""
-    return _unary(x, name, float, lambda lane: activations.derivative(name, lane), vectors=True)
+    return _unary(x, name, float, lambda x: activations.derivative(name, x))
 
 
 def absolute(x: object) -> Result:
