@@ -57,12 +57,12 @@ gpu.module @m {
     gpu.return
   }
 
-  // A function that needs two approximations of the chip, element by element.
+  // A function that needs two approximations of the chip.
   // CHECK-LABEL: gpu.func @silu
   // CHECK: %[[EXPONENT:.*]] = arith.mulf %[[X:.*]], %{{.*}} : vector<8xf32>
-  // CHECK-COUNT-8: nvvm.ex2 %{{.*}} {ftz = true} : f32
+  // CHECK: math.exp2 %{{.*}} fastmath<afn> : vector<8xf32>
   // CHECK: arith.addf
-  // CHECK-COUNT-8: nvvm.rcp.approx.ftz.f
+  // CHECK: arith.divf %{{.*}}, %{{.*}} fastmath<afn> : vector<8xf32>
   // CHECK: arith.mulf %[[X]], %{{.*}} : vector<8xf32>
   // CHECK-NEXT: tile.from_lane
   gpu.func @silu(%a: memref<?x?xbf16>, %b: memref<?x?xbf16>, %d: memref<?x?xf32>) kernel

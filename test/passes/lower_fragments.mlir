@@ -1,6 +1,10 @@
 // RUN: weft-opt %s --lower-fragments | FileCheck %s
 
 !D = tensor<16x8xf32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+!H = tensor<16x8xf16, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+!I = tensor<16x8xi32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+!U = tensor<16x8xui32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+!Condition = tensor<16x8xi1, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 
 // CHECK-LABEL: @lanes
 // CHECK-SAME: (%[[V:.*]]: vector<4xf32>)
@@ -78,4 +82,51 @@ func.func @nested(%v: vector<4xf32>, %n: index, %c: i1) -> vector<4xf32> {
 func.func @unused(%v: vector<4xf32>) {
   %0 = "tile.from_lane"(%v) : (vector<4xf32>) -> !D
   return
+}
+
+// Operations on each element become those of each lane's vectors.
+// CHECK-LABEL: @elements
+// CHECK-SAME: (%[[V:.*]]: vector<4xf32>, %[[S:.*]]: f32)
+// CHECK-NOT: tensor
+func.func @elements(%v: vector<4xf32>, %s: f32) -> vector<4xf16> {
+  %0 = "tile.from_lane"(%v) : (vector<4xf32>) -> !D
+  // CHECK: %[[ONE:.*]] = arith.constant dense<1.000000e+00> : vector<4xf32>
+  %1 = arith.constant dense<1.0> : !D
+  // CHECK: %[[B:.*]] = vector.broadcast %[[S]] : f32 to vector<4xf32>
+  %2 = tensor.splat %s : !D
+  // CHECK: %[[P:.*]] = arith.mulf %[[V]], %[[B]] fastmath<contract> : vector<4xf32>
+  %3 = arith.mulf %0, %2 fastmath<contract> : !D
+  // CHECK: %[[E:.*]] = math.exp2 %[[P]] fastmath<afn> : vector<4xf32>
+  %4 = math.exp2 %3 fastmath<afn> : !D
+  // CHECK: %[[C:.*]] = arith.cmpf olt, %[[E]], %[[ONE]] : vector<4xf32>
+  %5 = arith.cmpf olt, %4, %1 : !D
+  // CHECK: %[[W:.*]] = arith.select %[[C]], %[[E]], %[[P]] : vector<4xi1>, vector<4xf32>
+  %6 = arith.select %5, %4, %3 : !Condition, !D
+  // CHECK: %[[H:.*]] = arith.truncf %[[W]] : vector<4xf32> to vector<4xf16>
+  %7 = arith.truncf %6 : !D to !H
+  // CHECK: return %[[H]]
+  %8 = "tile.to_lane"(%7) : (!H) -> vector<4xf16>
+  return %8 : vector<4xf16>
+}
+
+// CHECK-LABEL: @signs
+func.func @signs(%v: vector<4xui32>) -> vector<4xf32> {
+  %0 = "tile.from_lane"(%v) : (vector<4xui32>) -> !U
+  // CHECK: %[[I:.*]] = vector.bitcast %{{.*}} : vector<4xui32> to vector<4xi32>
+  %1 = builtin.unrealized_conversion_cast %0 : !U to !I
+  // CHECK: vector.bitcast %[[I]] : vector<4xi32> to vector<4xf32>
+  %2 = arith.bitcast %1 : !I to !D
+  %3 = "tile.to_lane"(%2) : (!D) -> vector<4xf32>
+  return %3 : vector<4xf32>
+}
+
+// A condition that all lanes share.
+// CHECK-LABEL: @chosen
+// CHECK: arith.select %{{.*}}, %{{.*}}, %{{.*}} : vector<4xf32>
+func.func @chosen(%v: vector<4xf32>, %u: vector<4xf32>, %c: i1) -> vector<4xf32> {
+  %0 = "tile.from_lane"(%v) : (vector<4xf32>) -> !D
+  %1 = "tile.from_lane"(%u) : (vector<4xf32>) -> !D
+  %2 = arith.select %c, %0, %1 : !D
+  %3 = "tile.to_lane"(%2) : (!D) -> vector<4xf32>
+  return %3 : vector<4xf32>
 }

@@ -21,13 +21,12 @@ func.func @from_a_branch(%v: vector<4xf32>) -> vector<4xf32> {
 
 // -----
 
-!D = tensor<16x8xf32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
-func.func @selected(%v: vector<4xf32>, %c: i1) -> vector<4xf32> {
-  %0 = "tile.from_lane"(%v) : (vector<4xf32>) -> !D
-  %1 = arith.select %c, %0, %0 : !D
-  // expected-error @below {{got one from 'arith.select'}}
-  %2 = "tile.to_lane"(%1) : (!D) -> vector<4xf32>
-  return %2 : vector<4xf32>
+!D = tensor<8x4xi32, #tile.layout<"S[(8,4):(4@laneid,1@laneid)]">>
+func.func @different_elements() -> vector<1xi32> {
+  // expected-error @below {{'arith.constant' op expects equal elements: lanes hold different ones}}
+  %1 = arith.constant dense<[[0, 0, 0, 1], [0, 0, 0, 1], [0, 0, 0, 1], [0, 0, 0, 1], [0, 0, 0, 1], [0, 0, 0, 1], [0, 0, 0, 1], [0, 0, 0, 1]]> : !D
+  %2 = "tile.to_lane"(%1) : (!D) -> vector<1xi32>
+  return %2 : vector<1xi32>
 }
 
 // -----

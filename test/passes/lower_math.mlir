@@ -35,6 +35,32 @@ gpu.module @m {
     memref.store %0, %d[] : memref<f16>
     gpu.return
   }
+
+  // Functions that may be approximated become the instructions that approximate them.
+  // CHECK-LABEL: gpu.func @approximate
+  // CHECK: %[[A:.*]] = nvvm.ex2 %{{.*}} {ftz = true} : f32
+  // CHECK: %[[B:.*]] = llvm.inline_asm "lg2.approx.ftz.f32 $0, $1;", "=f,f" %[[A]]
+  // CHECK: %[[C:.*]] = nvvm.rcp.approx.ftz.f %[[B]]
+  // CHECK: arith.divf %[[C]], %{{.*}} fastmath<afn>
+  gpu.func @approximate(%x: f32, %d: memref<f32>) kernel {
+    %one = arith.constant 1.0 : f32
+    %0 = math.exp2 %x fastmath<afn> : f32
+    %1 = math.log2 %0 fastmath<fast> : f32
+    %2 = arith.divf %one, %1 fastmath<contract,afn> : f32
+    %3 = arith.divf %2, %x fastmath<afn> : f32
+    memref.store %3, %d[] : memref<f32>
+    gpu.return
+  }
+
+  // f64 has no approximation.
+  // CHECK-LABEL: gpu.func @wide
+  // CHECK-NOT: ex2
+  // CHECK: gpu.return
+  gpu.func @wide(%x: f64, %d: memref<f64>) kernel {
+    %0 = math.exp2 %x fastmath<afn> : f64
+    memref.store %0, %d[] : memref<f64>
+    gpu.return
+  }
 }
 
 // -----
@@ -58,6 +84,20 @@ gpu.module @m [#nvvm.target<chip = "sm_75">] {
     // expected-error @below {{'math.fma' op on bf16 needs sm_80 or later, got sm_75: extend to f32}}
     %0 = math.fma %x, %x, %x : bf16
     memref.store %0, %d[] : memref<bf16>
+    gpu.return
+  }
+}
+
+// -----
+
+// sm_75 is the first with tanh.
+gpu.module @m [#nvvm.target<chip = "sm_70">] {
+  // CHECK-LABEL: gpu.func @tanh
+  // CHECK-NOT: tanh.approx
+  // CHECK: gpu.return
+  gpu.func @tanh(%x: f32, %d: memref<f32>) kernel {
+    %0 = math.tanh %x fastmath<afn> : f32
+    memref.store %0, %d[] : memref<f32>
     gpu.return
   }
 }
