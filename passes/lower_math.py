@@ -48,19 +48,11 @@ _APPROXIMATE: dict[str, Callable[[ir.Value], ir.Value]] = {
 def run(module: ir.Operation) -> None:
     """Lowers the functions in all kernels."""
     for kernel in operations(module, gpu.GPUModuleOp):
-        found: list[ir.Operation] = []
-
-        def visit(op: ir.Operation, found: list[ir.Operation] = found) -> ir.WalkResult:
+        for op in () if has_library(kernel) else mlir.within(kernel):
             if op.name.startswith("math.") or op.name in _NUMBERS or _is_approximate(op):
-                found.append(op)
-            return ir.WalkResult.ADVANCE
-
-        if not has_library(kernel):
-            kernel.operation.walk(visit)
-        for op in found:
-            with ir.InsertionPoint(op), op.location:
-                op.results[0].replace_all_uses_with(_lowered(op))
-            op.erase()
+                with ir.InsertionPoint(op), op.location:
+                    op.results[0].replace_all_uses_with(_lowered(op))
+                op.erase()
 
 
 def _lowered(op: ir.Operation) -> ir.Value:

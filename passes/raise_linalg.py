@@ -70,15 +70,7 @@ def wanted(module: ir.Module | ir.OpView) -> list[ir.OpView]:
 
 
 def _has_linalg(function: ir.OpView) -> bool:
-    found = False
-
-    def visit(op: ir.Operation) -> ir.WalkResult:
-        nonlocal found
-        found = op.name.startswith("linalg.")
-        return ir.WalkResult.INTERRUPT if found else ir.WalkResult.ADVANCE
-
-    function.operation.walk(visit, ir.WalkOrder.PRE_ORDER)
-    return found
+    return any(op.name.startswith("linalg.") for op in mlir.within(function))
 
 
 def programs(module: ir.Module | ir.OpView, *, plain: bool) -> tuple[dict[str, Raised], list[Diagnostic]]:

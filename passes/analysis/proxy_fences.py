@@ -2,6 +2,7 @@
 
 from itertools import takewhile
 
+from weft import mlir
 from weft.dialects.tile_types import BufferType
 from weft.mlir import ir, llvm, nvvm
 
@@ -38,16 +39,10 @@ def _may_access(op: ir.Operation, stage: ir.Value) -> bool:
     """Whether an operation, or one in it, may read memory or store to a buffer of a stage: one with an
     address, unless it is known not to.
     """
-    found = []
-
-    def visit(inner: ir.Operation) -> ir.WalkResult:
-        if inner.name in _CALLS or (_has_address(inner) and not _accesses_nothing(inner, stage)):
-            found.append(inner.name)
-            return ir.WalkResult.INTERRUPT
-        return ir.WalkResult.ADVANCE
-
-    op.walk(visit)
-    return bool(found)
+    return any(
+        inner.name in _CALLS or (_has_address(inner) and not _accesses_nothing(inner, stage))
+        for inner in mlir.within(op)
+    )
 
 
 def _has_address(op: ir.Operation) -> bool:

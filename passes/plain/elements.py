@@ -227,8 +227,7 @@ class Elements:
 
     def _renamed(self, copy: ir.OpView, values: Mapping[ir.Value, ir.Value]) -> None:
         inside = set[ir.Value]()
-
-        def visit(op: ir.Operation) -> ir.WalkResult:
+        for op in mlir.within(copy):
             for number, operand in enumerate(op.operands):
                 if operand not in inside:
                     op.operands[number] = self._in_body(operand, values)
@@ -236,9 +235,6 @@ class Elements:
             for region in op.regions:
                 for block in region.blocks:
                     inside.update(block.arguments)
-            return ir.WalkResult.ADVANCE
-
-        copy.walk(visit, ir.WalkOrder.PRE_ORDER)
 
     def _constant(self, op: ir.OpView, _: Coordinates) -> ir.Value:
         number = op.attributes["value"]

@@ -67,12 +67,8 @@ def _used(block: ir.Block, values: Sequence[ir.Value], ops: set[ir.Operation]) -
         if isinstance(owner, ir.Block) or owner not in inside:
             continue
         ops.add(owner)
-
-        def visit(op: ir.Operation) -> ir.WalkResult:
-            pending.extend(op.operands)
-            return ir.WalkResult.ADVANCE
-
-        owner.walk(visit)
+        for op in mlir.within(owner):
+            pending += op.operands
     return {each for each in seen if isinstance(each.owner, ir.Block)}
 
 

@@ -176,14 +176,10 @@ def widened_from(value: ir.Value) -> ir.Value | None:
 def _tensors(op: ir.OpView, root: ir.OpView) -> list[ir.Value]:
     """The tensors that an operation uses, also inside its regions."""
     found: dict[ir.Value, None] = {}
-
-    def visit(each: ir.Operation) -> ir.WalkResult:
+    for each in mlir.within(op):
         for number, operand in enumerate(each.operands):
             if isinstance(operand.type, ir.RankedTensorType) and not _is_blank(each, number, root):
                 found[operand] = None
-        return ir.WalkResult.ADVANCE
-
-    op.walk(visit)
     return [each for each in found if isinstance(each.owner, ir.Block) or each.owner not in _inner(op)]
 
 
@@ -203,29 +199,16 @@ def _is_blank(op: ir.Operation, number: int, root: ir.OpView) -> bool:
 
 
 def _inner(op: ir.OpView) -> set[ir.Operation]:
-    inside: set[ir.Operation] = set()
-
-    def visit(each: ir.Operation) -> ir.WalkResult:
-        if each != op:
-            inside.add(each)
-        return ir.WalkResult.ADVANCE
-
-    op.walk(visit)
-    return inside
+    return set(mlir.within(op)[1:])
 
 
 def _find_scalars(made: Plain, values: Values, numbers: Numbers) -> None:
     """Adds what a kernel gets from the host, and tensors of which single elements are read."""
     for op in made.ops:
         inner = _inner(op)
-
-        def visit(each: ir.Operation, inner: set[ir.Operation] = inner) -> ir.WalkResult:
-            for operand in each.operands:
-                if operand.owner not in inner and not _belongs(operand, inner):
-                    _find_scalar(operand, made, values, numbers)
-            return ir.WalkResult.ADVANCE
-
-        op.walk(visit)
+        for operand in (operand for each in mlir.within(op) for operand in each.operands):
+            if operand.owner not in inner and not _belongs(operand, inner):
+                _find_scalar(operand, made, values, numbers)
 
 
 def _belongs(value: ir.Value, inner: set[ir.Operation]) -> bool:
@@ -323,14 +306,9 @@ def _write(tensor: ir.Value, memory: ir.Value) -> None:
 def _cloned(op: ir.OpView, values: dict[ir.Value, ir.Value]) -> None:
     """Copies an operation, and the scalars that it uses, with other operands."""
     inner = _inner(op)
-
-    def before(each: ir.Operation) -> ir.WalkResult:
-        for operand in each.operands:
-            owner = operand.owner
-            if operand not in values and not isinstance(owner, ir.Block) and owner not in inner:
-                _cloned(owner, values)
-        return ir.WalkResult.ADVANCE
-
-    op.walk(before)
+    for operand in (operand for each in mlir.within(op) for operand in each.operands):
+        owner = operand.owner
+        if operand not in values and not isinstance(owner, ir.Block) and owner not in inner:
+            _cloned(owner, values)
     with op.location:
         mlir.clone(op, values)

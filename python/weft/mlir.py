@@ -396,15 +396,23 @@ def clone(op: ir.Operation, values: dict[ir.Value, ir.Value]) -> None:
     its regions, and adds its results to these.
     """
     copy = op.clone()
-
-    def rename(each: ir.Operation) -> ir.WalkResult:
+    for each in within(copy):
         for number, operand in enumerate(each.operands):
             if operand in values:
                 each.operands[number] = values[operand]
+    values |= zip(op.results, copy.results, strict=True)
+
+
+def within(op: ir.Operation | ir.Module) -> list[ir.Operation]:
+    """An operation and all in its regions, in pre-order."""
+    found = list[ir.Operation]()
+
+    def visit(inner: ir.Operation) -> ir.WalkResult:
+        found.append(inner)
         return ir.WalkResult.ADVANCE
 
-    copy.walk(rename)
-    values |= zip(op.results, copy.results, strict=True)
+    op.operation.walk(visit, ir.WalkOrder.PRE_ORDER)
+    return found
 
 
 def operations(op: ir.Operation | ir.Module, *kinds: type[Op]) -> list[Op]:
@@ -452,16 +460,7 @@ def only_reachable_blocks(module: ir.Operation | ir.Module) -> Iterator[None]:
 
 
 def _every_block_is_reachable(module: ir.Operation | ir.Module) -> bool:
-    unreachable = False
-
-    def visit(op: ir.Operation) -> ir.WalkResult:
-        nonlocal unreachable
-        for region in op.regions:
-            unreachable = unreachable or _has_unreachable_block(region)
-        return ir.WalkResult.INTERRUPT if unreachable else ir.WalkResult.ADVANCE
-
-    module.operation.walk(visit)
-    return not unreachable
+    return not any(_has_unreachable_block(region) for op in within(module) for region in op.regions)
 
 
 def _has_unreachable_block(region: ir.Region) -> bool:
