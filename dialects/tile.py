@@ -52,6 +52,7 @@ from weft.dialects.tile_types import (
     is_map,
     is_memref,
     is_tensor_buffer,
+    is_tile,
     matrix_complaint,
 )
 from weft.isa.mma.matrix_moves import UNPACKED
@@ -89,6 +90,7 @@ __all__ = [
     "is_fragment",
     "is_map",
     "is_tensor_buffer",
+    "is_tile",
     "load_element",
     "matmul",
     "query_cancel",
@@ -115,7 +117,8 @@ class LoadOp(Op, dialect=Tile, name="load", traits=[reads("source")]):
     it has four warps.
 
     In a buffer, the coordinates must be multiples of the fragment's shape. With `transpose` the buffer holds
-    the transposed tile, and `row` and `column` are coordinates in the buffer. From a matrix, elements outside
+    the transposed tile, and `row` and `column` are coordinates in the buffer; so may a matrix, if the tile's
+    layout isn't decided yet. From a matrix, elements outside
     of it become zero; lanes may read its first element instead, unless `only_inside` is true. It must be if
     other threads may write that element meanwhile.
 
@@ -135,7 +138,7 @@ class LoadOp(Op, dialect=Tile, name="load", traits=[reads("source")]):
     decided_by_kind = True
 
     def check(self) -> str | None:
-        if not is_fragment(self.fragment):
+        if not (is_fragment(self.fragment) or is_tile(self.fragment)):
             return f"expects to return a tensor with a #tile.layout, got {self.fragment.type}"
         if is_memref(self.source):
             wrong = matrix_complaint("the source", self.source, ELEMENT_TYPES)
@@ -178,7 +181,7 @@ class LoadRowOp(Op, dialect=Tile, name="load_row", traits=[reads("source")]):
     decided_by_kind = True
 
     def check(self) -> str | None:
-        if not is_fragment(self.fragment):
+        if not (is_fragment(self.fragment) or is_tile(self.fragment)):
             return f"expects to return a tensor with a #tile.layout, got {self.fragment.type}"
         if is_buffer(self.source):
             shape = self.source.type.shape
@@ -198,7 +201,8 @@ def _memory_complaint(op: ir.OpView, name: str, memory: ir.Value) -> str | None:
     """
     transposes, width = op.attribute("transpose"), op.attribute("vector_bytes")
     if not is_buffer(memory):
-        return f"transpose must be false where the {name} is a memref" if transposes else None
+        held = transposes and is_fragment(op.fragment)
+        return f"transpose must be false where the {name} is a memref" if held else None
     if is_tensor_buffer(memory) and width:
         return f"vector_bytes must be 0 for a buffer in tensor memory, got {width}"
     if is_tensor_buffer(memory) and transposes:
@@ -240,7 +244,7 @@ class StoreOp(Op, dialect=Tile, name="store", traits=[writes("destination")]):
     decided_by_kind = True
 
     def check(self) -> str | None:
-        if not is_fragment(self.fragment):
+        if not (is_fragment(self.fragment) or is_tile(self.fragment)):
             return f"expects a tensor with a #tile.layout, got {self.fragment.type}"
         wrong = None
         if not is_buffer(self.destination):

@@ -6,7 +6,7 @@ from typing import Any
 from weft.dialects.effects import reads
 from weft.dialects.element_types import NARROW_TYPES, PTX_SCALES
 from weft.dialects.op import Op, Operand, Result, as_float, build
-from weft.dialects.tile_types import Tile, is_buffer, is_fragment
+from weft.dialects.tile_types import Tile, is_buffer, is_fragment, is_tile
 from weft.isa import block_scales
 from weft.mlir import ir
 
@@ -121,9 +121,10 @@ class GemmScaledOp(
 
 
 def _tile_complaint(tiles: Sequence[tuple[str, ir.Value]]) -> str | None:
-    """Why a value isn't a tile of rank 2."""
+    """Why a value isn't a tile of rank 2. None or all of them may lack a layout."""
+    undecided = all(is_tile(value) for _, value in tiles)
     for name, value in tiles:
-        if not (is_fragment(value) or is_buffer(value)):
+        if not (undecided or is_fragment(value) or is_buffer(value)):
             return f"expects {name} to be a tensor with a #tile.layout or a tile.buffer, got {value.type}"
         if len(value.type.shape) != 2:
             return f"expects {name} of rank 2, got shape {list(value.type.shape)}"
@@ -134,7 +135,7 @@ def _shape_complaint(op: ir.OpView, tiles: Sequence[tuple[str, ir.Value]]) -> st
     m, n, k = op.mnk
     want = {"A": (m, k), "B": (k, n), "C": (m, n), "D": (m, n)}
     for name, value in tiles:
-        if value.type.shape != want[name]:
+        if tuple(value.type.shape) != want[name]:
             return (
                 f"expects {name} of shape {list(want[name])} for A {list(op.a.type.shape)} and "
                 f"B {list(op.b.type.shape)}, got {list(value.type.shape)}"

@@ -2,8 +2,9 @@
 
 Two types hold a tile. A fragment (`tensor<MxNxT, #tile.layout<"S[…]">>`) is in the registers of a warp, or
 of the four warps of a warpgroup if its layout contains `warpid` (a vector: of any warps of a CTA); the layout
-maps each element to a lane and a register. As it is a tensor, upstream's `arith`, `math` and `scf` take it. A
-buffer (`!tile.buffer<array<i64: …>, T, #tile.layout<"S[…]">, "shared">`) is in a memory; in tensor memory
+maps each element to a lane and a register. As it is a tensor, upstream's `arith`, `math` and `scf` take it.
+`tensor<MxNxT>` is a tile for which a pass will decide a layout. A buffer
+(`!tile.buffer<array<i64: …>, T, #tile.layout<"S[…]">, "shared">`) is in a memory; in tensor memory
 (`"tmem"`), its layout maps each element to a lane and a column. Global operands are memrefs; `!tile.map<…>`
 is a memref as TMA copies its tiles. `!tile.ring<stages>` is the barriers of a pipeline.
 """
@@ -417,6 +418,12 @@ ir.register_type_caster(ir.RankedTensorType.static_typeid, replace=True)(_tensor
 def is_fragment(value: ir.Value) -> bool:
     """Whether a value is a tile in registers."""
     return isinstance(value.type, FragmentType)
+
+
+def is_tile(value: ir.Value) -> bool:
+    """Whether a value is a tile whose layout no pass has decided yet."""
+    kind = value.type
+    return isinstance(kind, ir.RankedTensorType) and kind.encoding is None and kind.has_static_shape
 
 
 def is_buffer(value: ir.Value) -> bool:

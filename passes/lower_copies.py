@@ -13,6 +13,7 @@ from weft.dialects.tile import (
     LoadRowOp,
     StoreOp,
     is_map,
+    is_tile,
 )
 from weft.dialects.tile_copies import ANY, BOTH, INSIDE, ZERO
 from weft.dialects.tile_roles import RoleOp
@@ -63,6 +64,8 @@ def run(module: ir.Operation) -> None:
 
 def _check_warps(op: LoadOp | LoadRowOp | StoreOp) -> None:
     """Raises WeftError where the fragment is a warpgroup's and some of its warps can't reach the op."""
+    if is_tile(op.fragment):
+        raise refuse(op, f"expects a tensor with a #tile.layout, got {op.fragment.type}")
     if op.fragment.type.warps == 1:
         return
     warps = active_threads.warps_in_warpgroups(op)

@@ -102,6 +102,7 @@ and `slice_` have an underscore, because Python uses these names. Each pass lowe
 |---|---|
 | `!tile.buffer<array<i64: M, N>, T, #tile.layout<"S[…]">, "shared">` | a tile in shared memory |
 | `tensor<MxNxT, #tile.layout<"S[…]">>` | a tile in registers |
+| `tensor<MxNxT>` | a tile for which a pass decides a layout |
 | `!tile.map<array<i64: M, N>, T, #tile.layout<"S[…]">>` | a matrix from or to which TMA copies tiles |
 | `!tile.ring<N : i64>` | the mbarriers of a pipeline of N stages |
 
