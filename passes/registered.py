@@ -36,6 +36,7 @@ from weft.passes.mark_tensor_maps import MARK_TENSOR_MAPS
 from weft.passes.nvvm_to_weft import NVVM_TO_WEFT
 from weft.passes.outline_linalg import OUTLINE_LINALG
 from weft.passes.outline_matmul import OUTLINE_MATMUL
+from weft.passes.pipeline_loops import PIPELINE_LOOPS
 from weft.passes.raise_linalg import RAISE_LINALG
 from weft.passes.record_arguments import RECORD_ARGUMENTS
 from weft.passes.refuse_unlowered import REFUSE_UNLOWERED
@@ -69,6 +70,7 @@ PASSES = {p.flag: replace(p, of_kernels=False) for p in _OF_MODULES} | {
     p.flag: replace(p, of_kernels=True)
     for p in (
         EXPAND_MATMUL,
+        PIPELINE_LOOPS,
         ROUND_TF32,
         LOWER_TMA,
         LOWER_COPIES,

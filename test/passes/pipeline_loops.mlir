@@ -1,0 +1,169 @@
+// RUN: weft-opt %s --pipeline-loops --canonicalize --cse --split-input-file | FileCheck %s
+
+// By wgmma: two warpgroups have 64 of 128 rows each. One product is in flight: the stage before is released. A matrix of N x K is
+// loaded transposed. The tile is stored through the memory of the stages.
+gpu.module @m [#nvvm.target<chip = "sm_90a">] {
+  // CHECK-LABEL: gpu.func @warpgroups
+  // CHECK-SAME: known_block_size = array<i32: 384, 1, 1>, weft.aligned = array<i32: 16, 16, 1, 1, 1, 1>
+  // CHECK: %[[A:.*]] = "tile.alloc"() : () -> ![[STAGES_A:.*]]
+  // CHECK: %[[B:.*]] = "tile.alloc"() : () -> ![[STAGES_B:.*]]
+  // CHECK: %[[STAGING:.*]] = "tile.alloc"(%[[A]])
+  // CHECK: %[[MAP_A:.*]] = "tile.tensor_map"(%arg0)
+  // CHECK: %[[MAP_B:.*]] = "tile.tensor_map"(%arg1)
+  // CHECK: %[[RING:.*]] = "tile.make_ring"() {consumers = 2 : i64} : () -> !{{.*}}
+  // CHECK: gpu.barrier
+  // CHECK: "tile.role"
+  // CHECK: ^bb0(%[[ME:.*]]: i32):
+  // CHECK: %[[ROW:.*]] = arith.muli %[[ME]], %c64_i32
+  // CHECK: %[[SUMS:.*]]:4 = scf.for %[[K:.*]] = %c0_i32 to %arg3 step %c64_i32 iter_args(%[[ACC:.*]] = %{{.*}}, %[[S:.*]] = %c0_i32, %[[P:.*]] = %c0_i32, %[[LATE:.*]] = %c0_i32)
+  // CHECK: "tile.await"(%[[RING]], %[[S]], %[[P]])
+  // CHECK: %[[NEXT:.*]] = arith.cmpi ne, %[[K]], %c0_i32
+  // CHECK: %[[WHOLE:.*]] = "tile.stage"(%[[A]], %[[S]])
+  // CHECK: %[[X:.*]] = "tile.slice"(%[[WHOLE]], %[[ROW]], %c0_i32)
+  // CHECK: %[[Y:.*]] = "tile.stage"(%[[B]], %[[S]])
+  // CHECK: %[[D:.*]] = "tile.gemm_async"(%[[X]], %[[Y]], %[[ACC]], %[[NEXT]]) {{.*}}transpose_b = true{{.*}} -> tensor<64x128xf32, #tile.layout
+  // CHECK: "tile.wait_gemm"() {pending = 1 : i64}
+  // CHECK: scf.if %[[NEXT]]
+  // CHECK: "tile.release"(%[[RING]], %[[LATE]])
+  // CHECK: %[[TO:.*]]:2 = "tile.advance"(%[[RING]], %[[S]], %[[P]])
+  // CHECK: scf.yield %[[D]], %[[TO]]#0, %[[TO]]#1, %[[S]]
+  // CHECK: %[[DONE:.*]] = "tile.wait_gemm"(%[[SUMS]]#0)
+  // CHECK: %[[H:.*]] = arith.truncf %[[DONE]] : tensor<64x128xf32, {{.*}} to tensor<64x128xbf16
+  // CHECK: nvvm.barrier id = %c1_i32 number_of_threads = %c256_i32
+  // CHECK: "tile.store"(%[[H]], %[[STAGING]], %[[ROW]], %c0_i32)
+  // CHECK: nvvm.barrier
+  // CHECK: "tile.copy_out"
+  // CHECK: {first = 0 : i64, registers = 240 : i64, warpgroups = 2 : i64}
+  // CHECK: "tile.role"
+  // CHECK: nvvm.elect.sync
+  // CHECK: scf.for %[[K:.*]] = %c0_i32 to %arg3 step %c64_i32 iter_args(%[[S:.*]] = %c0_i32, %[[P:.*]] = %c0_i32)
+  // CHECK: "tile.acquire"(%[[RING]], %[[S]], %[[P]])
+  // CHECK: "tile.expect"(%[[RING]], %[[S]]) {bytes = 32768 : i64}
+  // CHECK: %[[FULL:.*]] = "tile.full_barrier"(%[[RING]], %[[S]])
+  // CHECK: "tile.copy_async"(%[[MAP_A]], %arg4, %[[K]], %{{.*}}, %[[FULL]])
+  // CHECK: "tile.copy_async"(%[[MAP_B]], %arg5, %[[K]], %{{.*}}, %[[FULL]])
+  // CHECK: {first = 2 : i64, registers = 24 : i64, warpgroups = 1 : i64}
+  // CHECK-NEXT: gpu.return
+  gpu.func @warpgroups(%a: memref<?x?xbf16>, %b: memref<?x?xbf16>, %d: memref<?x?xbf16>, %n: i32, %row: i32, %col: i32) kernel
+      attributes {known_block_size = array<i32: 128, 1, 1>} {
+    %c0 = arith.constant 0 : i32
+    %c64 = arith.constant 64 : i32
+    %zero = arith.constant dense<0.0> : tensor<128x128xf32>
+    %s = scf.for %k = %c0 to %n step %c64 iter_args(%acc = %zero) -> (tensor<128x128xf32>) : i32 {
+      %x = "tile.load"(%a, %row, %k) : (memref<?x?xbf16>, i32, i32) -> tensor<128x64xbf16>
+      %y = "tile.load"(%b, %col, %k) {transpose = true} : (memref<?x?xbf16>, i32, i32) -> tensor<64x128xbf16>
+      %t = "tile.gemm"(%x, %y, %acc) {beta = 1.0 : f32} : (tensor<128x64xbf16>, tensor<64x128xbf16>, tensor<128x128xf32>) -> tensor<128x128xf32>
+      scf.yield %t : tensor<128x128xf32>
+    } {stages = 4 : i64}
+    %h = arith.truncf %s : tensor<128x128xf32> to tensor<128x128xbf16>
+    "tile.store"(%h, %d, %row, %col) : (tensor<128x128xbf16>, memref<?x?xbf16>, i32, i32) -> ()
+    gpu.return
+  }
+
+  // A kernel for arrays of any alignment, one that uses a thread's number, and one whose loop carries a coordinate stay as they are.
+  // CHECK-LABEL: gpu.func @unaligned
+  // CHECK-SAME: array<i32: 128, 1, 1>
+  // CHECK: "tile.gemm"
+  gpu.func @unaligned(%a: memref<?x?xbf16>, %d: memref<?x?xf32>, %n: i32) kernel
+      attributes {known_block_size = array<i32: 128, 1, 1>, weft.aligned = array<i32: 2, 1, 1>} {
+    %c0 = arith.constant 0 : i32
+    %c64 = arith.constant 64 : i32
+    %zero = arith.constant dense<0.0> : tensor<64x64xf32>
+    %s = scf.for %k = %c0 to %n step %c64 iter_args(%acc = %zero) -> (tensor<64x64xf32>) : i32 {
+      %x = "tile.load"(%a, %c0, %k) : (memref<?x?xbf16>, i32, i32) -> tensor<64x64xbf16>
+      %y = "tile.load"(%a, %k, %c0) : (memref<?x?xbf16>, i32, i32) -> tensor<64x64xbf16>
+      %t = "tile.gemm"(%x, %y, %acc) {beta = 1.0 : f32} : (tensor<64x64xbf16>, tensor<64x64xbf16>, tensor<64x64xf32>) -> tensor<64x64xf32>
+      scf.yield %t : tensor<64x64xf32>
+    }
+    "tile.store"(%s, %d, %c0, %c0) : (tensor<64x64xf32>, memref<?x?xf32>, i32, i32) -> ()
+    gpu.return
+  }
+  // CHECK-LABEL: gpu.func @thread
+  // CHECK-SAME: array<i32: 128, 1, 1>
+  // CHECK: "tile.gemm"
+  gpu.func @thread(%a: memref<?x?xbf16>, %d: memref<?x?xf32>, %n: i32) kernel
+      attributes {known_block_size = array<i32: 128, 1, 1>} {
+    %c0 = arith.constant 0 : i32
+    %c64 = arith.constant 64 : i32
+    %thread = gpu.thread_id x
+    %row = arith.index_cast %thread : index to i32
+    %zero = arith.constant dense<0.0> : tensor<64x64xf32>
+    %s = scf.for %k = %c0 to %n step %c64 iter_args(%acc = %zero) -> (tensor<64x64xf32>) : i32 {
+      %x = "tile.load"(%a, %row, %k) : (memref<?x?xbf16>, i32, i32) -> tensor<64x64xbf16>
+      %y = "tile.load"(%a, %k, %c0) : (memref<?x?xbf16>, i32, i32) -> tensor<64x64xbf16>
+      %t = "tile.gemm"(%x, %y, %acc) {beta = 1.0 : f32} : (tensor<64x64xbf16>, tensor<64x64xbf16>, tensor<64x64xf32>) -> tensor<64x64xf32>
+      scf.yield %t : tensor<64x64xf32>
+    }
+    "tile.store"(%s, %d, %c0, %c0) : (tensor<64x64xf32>, memref<?x?xf32>, i32, i32) -> ()
+    gpu.return
+  }
+  // CHECK-LABEL: gpu.func @carried
+  // CHECK-SAME: array<i32: 128, 1, 1>
+  // CHECK: "tile.gemm"
+  gpu.func @carried(%a: memref<?x?xbf16>, %d: memref<?x?xf32>, %n: i32) kernel
+      attributes {known_block_size = array<i32: 128, 1, 1>} {
+    %c0 = arith.constant 0 : i32
+    %c64 = arith.constant 64 : i32
+    %zero = arith.constant dense<0.0> : tensor<64x64xf32>
+    %s:2 = scf.for %k = %c0 to %n step %c64 iter_args(%acc = %zero, %at = %c0) -> (tensor<64x64xf32>, i32) : i32 {
+      %x = "tile.load"(%a, %at, %k) : (memref<?x?xbf16>, i32, i32) -> tensor<64x64xbf16>
+      %y = "tile.load"(%a, %k, %c0) : (memref<?x?xbf16>, i32, i32) -> tensor<64x64xbf16>
+      %t = "tile.gemm"(%x, %y, %acc) {beta = 1.0 : f32} : (tensor<64x64xbf16>, tensor<64x64xbf16>, tensor<64x64xf32>) -> tensor<64x64xf32>
+      %next = arith.muli %at, %c64 : i32
+      scf.yield %t, %next : tensor<64x64xf32>, i32
+    }
+    "tile.store"(%s#0, %d, %c0, %c0) : (tensor<64x64xf32>, memref<?x?xf32>, i32, i32) -> ()
+    gpu.return
+  }
+}
+
+// -----
+
+// By mma.sync: each of four warps has 32 x 32 of 64 x 64 sums. Two of three stages are filled before the loop, and the last one of
+// three in an iteration, two iterations ahead. C is loaded where the sums are.
+gpu.module @m [#nvvm.target<chip = "sm_80">] {
+  // CHECK-LABEL: gpu.func @warps
+  // CHECK-SAME: known_block_size = array<i32: 128, 1, 1>
+  // CHECK: %[[ROW:.*]] = arith.muli %{{.*}}, %c32_i32
+  // CHECK: %[[COLUMN:.*]] = arith.muli %{{.*}}, %c32_i32
+  // CHECK: %[[ANY:.*]] = arith.cmpi sgt, %arg3, %c0_i32
+  // CHECK: scf.if %[[ANY]]
+  // CHECK: "tile.copy_async"(%arg0, %c0_i32, %c0_i32,
+  // CHECK: "tile.copy_async"(%arg1, %c0_i32, %c0_i32,
+  // CHECK: nvvm.cp.async.commit.group
+  // CHECK: scf.if
+  // CHECK: nvvm.cp.async.commit.group
+  // CHECK: scf.for %[[K:.*]] = %c0_i32 to %arg3 step %c64_i32 iter_args(%[[ACC:.*]] = %{{.*}}, %[[READ:.*]] = %c0_i32, %[[WRITE:.*]] = %c2_i32)
+  // CHECK: nvvm.cp.async.wait.group 1
+  // CHECK: gpu.barrier
+  // CHECK: %[[AHEAD:.*]] = arith.addi %[[K]], %c128_i32
+  // CHECK: %[[HAS:.*]] = arith.cmpi slt, %[[AHEAD]], %arg3
+  // CHECK: scf.if %[[HAS]]
+  // CHECK: "tile.copy_async"(%arg0, %c0_i32, %[[AHEAD]], %{{.*}}) {columns = "both", rows = "both", vector_bytes = 16 : i64}
+  // CHECK: nvvm.cp.async.commit.group
+  // CHECK: "tile.load"(%{{.*}}, %[[ROW]], %c0_i32) : ({{.*}}) -> tensor<32x16xbf16
+  // CHECK: "tile.load"(%{{.*}}, %c0_i32, %[[COLUMN]]) : ({{.*}}) -> tensor<16x32xbf16
+  // CHECK: "tile.gemm"(%{{.*}}, %{{.*}}, %[[ACC]])
+  // CHECK-COUNT-3: "tile.gemm"
+  // CHECK: scf.yield %{{.*}}, %{{.*}}, %[[READ]]
+  // CHECK: "tile.load"(%arg2, %[[ROW]], %[[COLUMN]]) {vector_bytes = 8 : i64} : {{.*}} -> tensor<32x32xf32
+  // CHECK: arith.addf
+  // CHECK: nvvm.barrier
+  // CHECK: "tile.store"(%{{.*}}, %{{.*}}, %[[ROW]], %[[COLUMN]])
+  gpu.func @warps(%a: memref<?x?xbf16>, %b: memref<?x?xbf16>, %d: memref<?x?xf32>, %n: i32) kernel
+      attributes {known_block_size = array<i32: 128, 1, 1>} {
+    %c0 = arith.constant 0 : i32
+    %c64 = arith.constant 64 : i32
+    %zero = arith.constant dense<0.0> : tensor<64x64xf32>
+    %s = scf.for %k = %c0 to %n step %c64 iter_args(%acc = %zero) -> (tensor<64x64xf32>) : i32 {
+      %x = "tile.load"(%a, %c0, %k) : (memref<?x?xbf16>, i32, i32) -> tensor<64x64xbf16>
+      %y = "tile.load"(%b, %k, %c0) : (memref<?x?xbf16>, i32, i32) -> tensor<64x64xbf16>
+      %t = "tile.gemm"(%x, %y, %acc) {beta = 1.0 : f32} : (tensor<64x64xbf16>, tensor<64x64xbf16>, tensor<64x64xf32>) -> tensor<64x64xf32>
+      scf.yield %t : tensor<64x64xf32>
+    } {stages = 3 : i64}
+    %c = "tile.load"(%d, %c0, %c0) : (memref<?x?xf32>, i32, i32) -> tensor<64x64xf32>
+    %e = arith.addf %s, %c : tensor<64x64xf32>
+    "tile.store"(%e, %d, %c0, %c0) : (tensor<64x64xf32>, memref<?x?xf32>, i32, i32) -> ()
+    gpu.return
+  }
+}
