@@ -221,6 +221,20 @@ def test_rows_that_threads_share_take_few_registers():
     assert used.registers <= 128 and not used.spill_stores
 
 
+@pytest.mark.parametrize("threads, loads", [(128, 1), (512, 1), (1024, 1), (768, 24)])
+def test_sums_of_many_warps_take_one_load(threads, loads):
+    @w.kernel(threads=threads)
+    def kernel(x: w.In["n", w.f32], y: w.Out["1", w.f32]):
+        total = w.sum(w.load(x[0], 4 * threads))
+        if w.thread() == threads - 1:
+            y[0] = total
+
+    x, y = np.arange(4 * threads, dtype=np.float32), np.zeros(1, np.float32)
+    clean(kernel.emulate(x, y))
+    text = kernel.compile(arch="sm_90a").ptx
+    assert y[0] == x.sum() and len(re.findall(r"ld\S*\.shared", text)) == loads
+
+
 def test_meta_parameters_may_be_integers_of_numpy():
     x = np.arange(512, dtype=np.float32).reshape(2, 256)
     y, up_to, best = np.zeros_like(x), np.zeros(x.shape, np.float32), np.zeros(2, np.int32)

@@ -52,6 +52,7 @@ def across_lanes(value: ir.Value, name: str, distances: tuple[int, ...]) -> ir.V
     return value
 
 
+_MANY = 16  # warps, whose values would need many registers and loads of each thread
 _DISTANCES = tuple(1 << bit for bit in range(LANES.bit_length() - 1))
 
 
@@ -71,7 +72,12 @@ def total(x: object, name: str, axis: int | None, within: str | None) -> Scalar:
     if within == "warp":
         return Scalar(value)
     warps, _ = shared_exchange.group(warps)  # for 0, all of the role or of the CTA
-    return Scalar(value if warps == 1 else reduced(name, shared_exchange.of_each(value, warps)))
+    if warps == 1:
+        return Scalar(value)
+    if warps < _MANY or LANES % warps:
+        return Scalar(reduced(name, shared_exchange.of_each(value, warps)))
+    (value,) = shared_exchange.of_each(value, warps, [emit.rem(thread_ids.lane(), warps)])
+    return Scalar(across_lanes(value, name, _DISTANCES[: warps.bit_length() - 1]))
 
 
 def _of_lane(x: Fragment, name: str) -> ir.Value:

@@ -17,6 +17,7 @@ from weft.language.values.scalars import operand
 from weft.layout import Iter, Layout
 from weft.mlir import ir, llvm
 from weft.passes.builders import addresses, emit, thread_ids
+from weft.passes.builders.emit import Number
 
 
 def moved(
@@ -105,17 +106,24 @@ def number(x: object, axis: int | None, expected: str) -> ir.Value:
     return scalar.value
 
 
-def of_each(value: ir.Value, warps: int) -> list[ir.Value]:
-    """The value that each warp of the group has in its first lane, in their order."""
-    (values,) = exchanged([(0, value)], 1, warps, emit.equal(thread_ids.lane(), 0))
+def of_each(value: ir.Value, warps: int, numbers: Sequence[Number] = ()) -> list[ir.Value]:
+    """The value that each warp of the group has in its first lane, in their order; or that of those with
+    these numbers.
+    """
+    (values,) = exchanged([(0, value)], 1, warps, emit.equal(thread_ids.lane(), 0), numbers)
     return values
 
 
 def exchanged(
-    values: Sequence[tuple[ir.Value | int, ir.Value]], slots: int, warps: int, stores: ir.Value
+    values: Sequence[tuple[Number, ir.Value]],
+    slots: int,
+    warps: int,
+    stores: ir.Value,
+    numbers: Sequence[Number] = (),
 ) -> Iterator[list[ir.Value]]:
-    """For each value, with its slot, those that all warps of the group have in this slot, in their order.
-    They are loaded one after the other, as the caller takes them: all of them may need too many registers.
+    """For each value, with its slot, those that all warps of the group have in this slot, in their order, or
+    those with these numbers. They are loaded one after the other, as the caller takes them: all of them may
+    need too many registers.
 
     `stores` is whether the lane stores them: one of those with the same values and slots, an i1.
     """
@@ -129,7 +137,7 @@ def exchanged(
     )
     base, warp = tile.address(buffer), roles.thread() // LANES
 
-    def address(of: ir.Value, slot: ir.Value | int) -> ir.Value:
+    def address(of: ir.Value, slot: Number) -> ir.Value:
         number = emit.add(emit.mul(of, slots), slot)
         return addresses.offset(base, emit.value(emit.mul(number, size)))
 
@@ -142,8 +150,9 @@ def exchanged(
     first = (warp - warp % warps).value
     alone = bool(warps * slots & (warps * slots - 1))  # otherwise LLVM may load one more, to have a vector
 
-    def loaded(number: int, slot: ir.Value | int) -> ir.Value:
-        pointer = addresses.offset(address(first, slot), number * slots * size)
+    def loaded(number: Number, slot: Number) -> ir.Value:
+        distance = emit.value(emit.mul(number, slots * size))
+        pointer = addresses.offset(address(first, slot), distance)
         return emit.bits(llvm.load(kind, pointer, alignment=size, volatile_=alone), kind_of_value)
 
-    return ([loaded(number, slot) for number in range(warps)] for slot, _ in values)
+    return ([loaded(number, slot) for number in numbers or range(warps)] for slot, _ in values)
