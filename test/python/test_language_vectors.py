@@ -221,6 +221,18 @@ def test_rows_that_threads_share_take_few_registers():
     assert used.registers <= 128 and not used.spill_stores
 
 
+def test_loads_of_several_vectors_are_in_flight_together():
+    @w.kernel(grid=lambda x: x.rows, threads=64)
+    def kernel(x: w.In["m n", w.bf16], y: w.In["m n", w.bf16], z: w.Out["m n", w.f32]):
+        t, u = (w.load(each[w.cta(), 0], 512).to(w.f32) for each in (x, y))
+        w.store(t * u, z[w.cta(), 0])
+
+    text = kernel.compile(arch="sm_90a").ptx
+    assert text.rindex("ld.global.v4") < text.index("cvt.f32.bf16")
+    sizes = {int(each) for each in re.findall(r"ld\.param\.b(?:32|64) .*kernel_param_(\d+)]", text)}
+    assert 4 in sizes and 11 not in sizes  # n of x, but not of y
+
+
 @pytest.mark.parametrize("threads, loads", [(128, 1), (512, 1), (1024, 1), (768, 24)])
 def test_sums_of_many_warps_take_one_load(threads, loads):
     @w.kernel(threads=threads)

@@ -131,6 +131,8 @@ class Trace:
     removable: list[tuple[ir.Value, list[ir.OpView]]] = field(
         default_factory=list
     )  # operations a value alone needs
+    row_arrays: dict[str, ir.Value] = field(default_factory=dict)  # whose rows have a size, by its name
+    loads: list[ir.Operation] = field(default_factory=list)  # of flat vectors, so far
     scratch: dict[object, ir.Value] = field(default_factory=dict)  # shared memory of reductions across warps
     messages: list[str] = field(default_factory=list)  # of w.check
     around: Any = None  # what the kernel's function reads that isn't made in it

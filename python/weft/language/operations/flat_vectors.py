@@ -23,6 +23,7 @@ from weft.layout import Layout
 from weft.mlir import arith, ir, llvm, vector
 from weft.passes.builders import addresses, emit
 
+_CONVERSIONS = "arith.", "vector.bitcast", "tile.from_lane", "tile.to_lane"
 _RUNS = (8, 4)  # elements of a thread that follow each other
 
 
@@ -80,7 +81,9 @@ def shape_complaint(shape: object) -> str:
 def load(source: Place, count: int, like: Fragment | None, outside: object) -> Fragment:
     """Loads elements along the last dimension of an array, from one on."""
     layout = layout_of(count) if like is None else like.layout
-    elements = _Vector(source, count, layout)
+    # One number for all loads of such rows; with that of stores, comparisons would stay in registers.
+    first = trace.current().row_arrays.setdefault(source.matrix.sizes[-1], source.matrix.value)
+    elements = _Vector(source, count, layout, first)
     default = as_scalar(outside, source.dtype).value
     default = emit.bits(default, addresses.stored_type(default.type))
     lane = elements.load(default)
@@ -123,10 +126,10 @@ def load_contiguous(buffer: object) -> Fragment:
 class _Vector:
     """The elements that a lane has, by runs that it accesses at once where their addresses are aligned."""
 
-    def __init__(self, place: Place, count: int, layout: Layout) -> None:
+    def __init__(self, place: Place, count: int, layout: Layout, like: ir.Value | None = None) -> None:
         matrix = place.matrix
         matrix.check_element(place.indices, "a vector's first index")
-        _, outer, limit = place.row()
+        _, outer, limit = place.row(like)
         self.start = place.indices[-1].value if len(place.indices) == matrix.rank else emit.value(0)
         self.limit = emit.value(limit)
         self.element = addresses.stored_type(matrix.dtype.type)
@@ -177,6 +180,7 @@ class _Vector:
             return [vector.bitcast(words, self._loaded(self.offsets, self.width, default))]
 
         (lane,) = self.either([words], runs, single)
+        _overlap(lane.owner.operation)
         return vector.bitcast(kind, lane)
 
     def _loaded(
@@ -193,7 +197,7 @@ class _Vector:
             return emit.either(is_inside, [kind], lambda: [llvm.load(kind, at)], lambda: [fill])[0]
 
         for offset in offsets[::width]:
-            value = read(*self._run(offset, first, address))
+            value = read(*self._run(offset, first, address, width))
             elements += emit.elements(value) if width > 1 else [value]
         return emit.vector_of(elements)
 
@@ -217,20 +221,42 @@ class _Vector:
     def store(self, elements: list[ir.Value], width: int) -> list[ir.Value]:
         """Stores a lane's elements that are inside of the row. Returns nothing: []."""
         for number in range(0, len(elements), width):
-            at, is_inside = self._run(self.offsets[number], self.first, self._address)
+            at, is_inside = self._run(self.offsets[number], self.first, self._address, width)
             part = elements[number : number + width]
             with emit.when(is_inside):
                 llvm.store(part[0] if width == 1 else emit.vector_of(part), at)
         return []
 
-    def _run(self, offset: int, first: ir.Value, address: ir.Value) -> tuple[ir.Value, ir.Value]:
+    def _run(self, offset: int, first: ir.Value, address: ir.Value, width: int) -> tuple[ir.Value, ir.Value]:
         """The address of the element at a distance from the first one, and whether it is in the row."""
         number = emit.value(emit.add(first, offset))
-        return addresses.offset(address, offset * self.bytes), inside(number, self.limit, self.start)
+        is_inside = inside(number, self.limit, self.start)
+        if width == 1 and len(self.offsets) <= 2 * self.run and not may_begin_before(self.start):
+            # Around a loop, one number then stays in registers instead of that of each element.
+            is_inside = emit.less(offset, emit.sub(self.limit, first))
+        return addresses.offset(address, offset * self.bytes), is_inside
 
     def _at(self, number: ir.Value) -> ir.Value:
         wide = arith.extsi(_i64(), emit.value(number))
         return addresses.offset(self._row, arith.muli(wide, arith.constant(_i64(), self.bytes)))
+
+
+def _overlap(load: ir.Operation) -> None:
+    """Moves conversions of what an earlier load of the block returned behind this load. Otherwise, threads
+    would wait for the earlier one before this one begins.
+    """
+    loads = trace.current().loads
+    earlier = next((each for each in reversed(loads) if each.block == load.block), None)
+    loads.append(load)
+    if earlier is None:
+        return
+    operations, moved = [each.operation for each in load.block.operations], list[ir.Operation]()
+    for each in reversed(operations[operations.index(earlier) + 1 : operations.index(load)]):
+        is_conversion = each.name.startswith(_CONVERSIONS) and len(each.operands) == 1
+        if is_conversion and all(use.owner.operation in moved for use in each.result.uses):
+            moved.append(each)
+    for each in moved:
+        each.move_after(load)
 
 
 def _i64() -> ir.Type:

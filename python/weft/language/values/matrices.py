@@ -204,12 +204,13 @@ class Place(Loaded):
         given = [each.value for each in self.indices[: self.matrix.rank - 1]]
         return [*given, *[emit.value(0)] * (self.matrix.rank - 1 - len(given))]
 
-    def row(self) -> tuple[ir.Value | None, list[ir.Value], ir.Value]:
+    def row(self, like: ir.Value | None = None) -> tuple[ir.Value | None, list[ir.Value], ir.Value]:
         """Whether the array has the row of a vector, and its indices, as `existing` returns them. And the
-        number of its elements: 0 if the array doesn't have it.
+        number of its elements, which may be read from an array with rows `like` these: 0 if the array doesn't
+        have the row.
         """
         has_row, outer = existing(self.matrix.value, self.outer)
-        size = matrices.size(self.matrix.value, -1)
+        size = matrices.size(like or self.matrix.value, -1)
         return has_row, outer, size if has_row is None else emit.select(has_row, size, 0)
 
     def memref(self) -> ir.Value:
