@@ -51,7 +51,7 @@ def test_nan_stays_and_other_types_are_refused():
 
 
 def philox(seed, offsets):
-    """The first two of the four words for each offset, with words of 32 bits in 64."""
+    """The four words for each offset, with words of 32 bits in 64."""
     mask, high = np.uint64(2**32 - 1), np.uint64(32)
     zeros = np.zeros(np.shape(offsets), np.uint64)
     words = [np.asarray(offsets).astype(np.uint64) & mask, zeros, zeros, zeros]
@@ -61,7 +61,7 @@ def philox(seed, offsets):
         words = [(second >> high) ^ words[1] ^ key[0], second & mask, (first >> high) ^ words[3] ^ key[1]]
         words.append(first & mask)
         key = (key + np.array([0x9E3779B9, 0xBB67AE85], np.uint64)) & mask
-    return words[:2]
+    return words
 
 
 @w.kernel
@@ -79,7 +79,7 @@ def test_tiles_of_random_numbers(arch):
     seed, bits = 0x123456789ABCDEF, np.zeros((64, 64), np.int32)
     floats, normal = np.zeros((2, 64, 64), np.float32)
     assert not tiles.emulate(seed, bits, floats, normal, arch=arch).findings
-    first, second = philox(seed, np.arange(64 * 64).reshape(64, 64))
+    first, second, *_ = philox(seed, np.arange(64 * 64).reshape(64, 64))
     assert np.array_equal(bits.view(np.uint32), first)
     assert np.array_equal(floats, (first >> np.uint64(8)) / 2**24)
     radius = np.sqrt(-2 * np.log(np.maximum(floats.astype(float), 2**-25)))
@@ -102,6 +102,30 @@ def test_numbers_of_threads_and_known_answers():
     seeds = 0, 2**64 - 1, 2**32 - 5, 2**64 - 7
     for row, seed, offsets in zip(found, seeds, (i, i - 1, i, i), strict=True):
         assert np.array_equal(row, philox(seed, offsets)[0])
+
+
+def test_four_results_are_the_four_words_of_a_counter():
+    @w.kernel(threads=32)
+    def kernel(x: w.In["256", w.f32], bits: w.Out["4 256", w.i32], floats: w.Out["4 32", w.f32]):
+        vectors = w.randint4x(7, w.row(w.load(x[0], 256)))
+        for n, (each, number) in enumerate(zip(vectors, w.rand4x(7, w.thread()), strict=True)):
+            w.store(each, bits[n, 0])
+            floats[n, w.thread()] = number
+
+    bits, floats = np.zeros((4, 256), np.int32), np.zeros((4, 32), np.float32)
+    assert not kernel.emulate(np.zeros(256, np.float32), bits, floats).findings
+    assert np.array_equal(bits.view(np.uint32), philox(7, np.arange(256)))
+    assert np.array_equal(floats, (bits[:, :32].view(np.uint32) >> 8) / 2**24)
+
+
+def test_one_instruction_computes_both_words_of_a_product():
+    @w.kernel(threads=32)
+    def kernel(x: w.In["n", w.f32], y: w.Out["m n", w.i32]):
+        for n, each in enumerate(w.randint4x(7, w.row(w.load(x[0], 128)))):
+            w.store(each, y[n, 0])
+
+    text = kernel.compile(arch="sm_90a").ptx
+    assert "mul.hi" not in text and text.count("mul.wide.u32") > 4 * 10
 
 
 def test_seeds_and_offsets_may_be_unsigned():

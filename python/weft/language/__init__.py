@@ -30,7 +30,7 @@ _MODULES = {
     ),
     "operations.products": "Pending gemm wait warp_gemm",
     "operations.queues": "tile_queue",
-    "operations.randoms": "rand randint randn",
+    "operations.randoms": "rand rand4x randint randint4x randn",
     "operations.ranges": "range=range_ tiles",
     "operations.reductions": "argmax argmin max=maximum_of min=minimum_of sum=sum_of warp_any warpgroup_any",
     "operations.roles": "barrier cta ctas last one_thread role thread turns warpgroup_barrier",

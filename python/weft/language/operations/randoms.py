@@ -28,9 +28,21 @@ def randint(seed: object, offset: object) -> Fragment | Scalar:
     return _random(seed, offset, 1)[0]
 
 
+def randint4x(seed: object, offset: object) -> tuple[Fragment | Scalar, ...]:
+    """Four results of 32 random bits each, which take as long to compute as the one of `w.randint`. The first
+    one is `w.randint(seed, offset)`; the others are numbers of no offset.
+    """
+    return tuple(_random(seed, offset, 4))
+
+
 def rand(seed: object, offset: object) -> Fragment | Scalar:
     """Random floats in [0, 1), multiples of 2**-24, by a seed and an offset as for `w.randint`."""
     return _uniform(randint(seed, offset))
+
+
+def rand4x(seed: object, offset: object) -> tuple[Fragment | Scalar, ...]:
+    """Four results of random floats as `w.rand`, by a seed and an offset as for `w.randint4x`."""
+    return tuple(map(_uniform, randint4x(seed, offset)))
 
 
 def randn(seed: object, offset: object) -> Result:
@@ -61,14 +73,14 @@ def _random(seed: object, offset: object, count: int) -> list[Fragment | Scalar]
 
 def _of_elements(counter: ir.Value, key: list[ir.Value | int], count: int) -> list[ir.Value]:
     """The first random words of a number, or of the elements of a vector, some at once."""
-    if not isinstance(counter.type, ir.VectorType):
-        return _philox(counter, key)[:count]
-    elements, result = emit.elements(counter), list[list[ir.Value]]([] for _ in range(count))
+    is_vector = isinstance(counter.type, ir.VectorType)
+    elements = emit.elements(counter) if is_vector else [counter]
+    result = list[list[ir.Value]]([] for _ in range(count))
     for first in range(0, len(elements), _AT_ONCE):
         words = _philox(emit.vector_of(elements[first : first + _AT_ONCE]), key)
         for every, word in zip(result, words, strict=False):
             every += emit.elements(word)
-    return [emit.vector_of(every) for every in result]
+    return [emit.vector_of(every) if is_vector else every[0] for every in result]
 
 
 def _words(seed: object) -> list[ir.Value | int]:
@@ -85,14 +97,21 @@ def _words(seed: object) -> list[ir.Value | int]:
 
 
 def _as(word: ir.Value | int, kind: ir.Type) -> ir.Value:
-    """A word in each element of a vector type, or as it is."""
-    if isinstance(word, int):
-        return _constant(word, kind)
-    return vector.broadcast(kind, word) if isinstance(kind, ir.VectorType) else word
+    """A word in each element of a vector type."""
+    return _constant(word, kind) if isinstance(word, int) else vector.broadcast(kind, word)
 
 
 def _constant(word: int, kind: ir.Type) -> ir.Value:
     return emit.constant(kind, word - 2**32 if word >= 2**31 else word)
+
+
+def _product(factor: ir.Value, word: ir.Value) -> list[ir.Value]:
+    """The low and the high words of a product. As a bitcast, so that one instruction computes both."""
+    wide = emit.with_elements(word.type, ir.IntegerType.get_signless(64))
+    count = 2 * word.type.shape[0]
+    halves = ir.VectorType.get([count], emit.i32())
+    both = vector.bitcast(halves, arith.muli(arith.extui(wide, factor), arith.extui(wide, word)))
+    return [vector.shuffle(both, both, list(range(half, count, 2))) for half in range(2)]
 
 
 def _philox(counter: ir.Value, key: list[ir.Value | int]) -> list[ir.Value]:
@@ -108,8 +127,8 @@ def _philox(counter: ir.Value, key: list[ir.Value | int]) -> list[ir.Value]:
     for number in range(_ROUNDS):
         if number:
             key = [arith.addi(each, step) for each, step in zip(key, steps, strict=True)]
-        low0, high0 = arith.mului_extended(factors[0], words[0])
-        low1, high1 = arith.mului_extended(factors[1], words[2])
+        low0, high0 = _product(factors[0], words[0])
+        low1, high1 = _product(factors[1], words[2])
         words = [
             arith.xori(arith.xori(high1, words[1]), key[0]),
             low1,
