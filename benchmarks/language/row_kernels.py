@@ -1,8 +1,12 @@
 """Kernels of `weft.language` that read and write memory, which `rows.py` times."""
 
+from typing import Any
+
 import weft.language as w
 
 EPSILON = 1e-5
+AHEAD = 16
+"""Of so many elements of a thread, weights are loaded before reductions; more need too many registers."""
 BF16 = w.Array[w.bf16]
 
 
@@ -14,27 +18,79 @@ def softmax(x: w.In[BF16, "m n"], y: w.Out[BF16, "m n"], *, N, T):
     w.store((e * w.rcp(w.sum(e))).to(w.bf16), y[row, 0])
 
 
-@w.kernel(grid=lambda x: x.rows, threads=lambda T: T)
-def rms_norm(x: w.In[BF16, "m n"], gain: w.In[BF16, "n"], y: w.Out[BF16, "m n"], *, N, T):
-    row = w.cta()
-    t = w.load(x[row, 0], N).to(w.f32)
-    scale = w.rsqrt(w.sum(t * t) / x.columns.to(w.f32) + EPSILON)
-    w.store((t * scale * w.load(gain[0], N).to(w.f32)).to(w.bf16), y[row, 0])
+def of_rows(grid: Any) -> Any:
+    """A kernel in which a cluster of `C` CTAs, each of `T` threads, has a row, and each CTA `N` columns."""
+    return w.kernel(grid=grid, threads=lambda T: T, cluster=lambda C: C if C > 1 else None)
 
 
-@w.kernel(grid=lambda x: x.rows, threads=lambda T: T)
+def meeting(C):
+    """What the CTAs of a cluster exchange numbers in, twice before all of them must have read the first ones:
+    a buffer of shared memory. Without clusters, None.
+    """
+    buffer = w.shared(1, 4 * C, w.f32) if C > 1 else None
+    if C > 1:
+        w.cluster_arrive(publishes=False)
+    return buffer
+
+
+@w.inline
+def exchanged(buffer, C, turn, *numbers):
+    """One or two numbers of each CTA of the cluster, in each of them."""
+    first = turn % 2 * 2 * C
+    if w.thread() < C:
+        peer = buffer.peer(w.thread())
+        for n, each in enumerate(numbers):
+            peer[first + n * C + w.cluster_rank()] = each
+    w.cluster_barrier()
+    return [[buffer[first + n * C + c] for c in range(C)] for n in range(len(numbers))]
+
+
+@of_rows(lambda x, C: x.rows * C)
+def rms_norm(x: w.In[BF16, "m n"], gain: w.In[BF16, "n"], y: w.Out[BF16, "m n"], *, N, T, C=1):
+    buffer = meeting(C)
+    row, first = w.cta() // C, w.cta() % C * N
+    t = w.load(x[row, first], N)
+    g = w.load(gain[first], N) if N <= AHEAD * T else None
+    t = t.to(w.f32)
+    total = w.sum(t * t)
+    if C > 1:
+        w.cluster_wait()
+        total = sum(exchanged(buffer, C, 0, total)[0])
+    scale = w.rsqrt(total * w.rcp(x.columns.to(w.f32)) + EPSILON)
+    g = w.load(gain[first], N) if g is None else g
+    w.store((t * scale * g.to(w.f32)).to(w.bf16), y[row, first])
+
+
+@of_rows(lambda x, C: x.rows * C)
 def layer_norm(
-    x: w.In[BF16, "m n"], gain: w.In[BF16, "n"], bias: w.In[BF16, "n"], y: w.Out[BF16, "m n"], *, N, T
+    x: w.In[BF16, "m n"], gain: w.In[BF16, "n"], bias: w.In[BF16, "n"], y: w.Out[BF16, "m n"], *, N, T, C=1
 ):
-    row, columns = w.cta(), x.columns.to(w.f32)
-    t = w.load(x[row, 0], N).to(w.f32)
-    t = w.where(w.row(t) < x.columns, t - w.sum(t) / columns, 0.0)
-    scale = w.rsqrt(w.sum(t * t) / columns + EPSILON)
-    t = t * scale * w.load(gain[0], N).to(w.f32) + w.load(bias[0], N).to(w.f32)
-    w.store(t.to(w.bf16), y[row, 0])
+    buffer = meeting(C)
+    row, first, share = w.cta() // C, w.cta() % C * N, w.rcp(x.columns.to(w.f32))
+    t = w.load(x[row, first], N)
+    ahead = [w.load(each[first], N) for each in (gain, bias) if N <= AHEAD * T]
+    t = t.to(w.f32)
+    total = w.sum(t)
+    counts = [w.minimum(w.maximum(x.columns - each * N, 0), N).to(w.f32) for each in range(C)]
+    own = w.minimum(w.maximum(x.columns - first, 1), N).to(w.f32)
+    mean = total * (w.rcp(own) if C > 1 else share)
+    t = w.where(w.row(t) < x.columns - first, t - mean, 0.0)
+    squares = w.sum(t * t)
+    if C > 1:  # now of distances to the mean of the row, not of the CTA's part
+        w.cluster_wait()
+        totals, parts = exchanged(buffer, C, 0, total, squares)
+        whole, squares = sum(totals) * share, sum(parts)
+        t += mean - whole
+        for each, count in zip(totals, counts, strict=True):
+            squares += (each - count * whole) * (each - count * whole) * w.rcp(w.maximum(count, 1.0))
+    scale = w.rsqrt(squares * share + EPSILON)
+    g = ahead[0] if ahead else w.load(gain[first], N)
+    t = t * scale * g.to(w.f32)
+    b = ahead[1] if ahead else w.load(bias[first], N)
+    w.store((t + b.to(w.f32)).to(w.bf16), y[row, first])
 
 
-@w.kernel(grid=lambda parts: parts.rows, threads=lambda T: T)
+@of_rows(lambda parts, C: parts.rows * C)
 def rms_backward(
     x: w.In[BF16, "m n"],
     gain: w.In[BF16, "n"],
@@ -44,18 +100,28 @@ def rms_backward(
     *,
     N,
     T,
+    C=1,
 ):
-    columns = x.columns.to(w.f32)
-    weight = w.load(gain[0], N).to(w.f32)
-    total = w.zeros(N, like=weight)
-    for row in w.range(w.cta(), x.rows, parts.rows):
-        t, d = w.load(x[row, 0], N).to(w.f32), w.load(dy[row, 0], N).to(w.f32)
-        scale = w.rsqrt(w.sum(t * t) / columns + EPSILON)
+    buffer, turn = meeting(C), w.i32(0)
+    part, first, share = w.cta() // C, w.cta() % C * N, w.rcp(x.columns.to(w.f32))
+    weight = w.load(gain[first], N)
+    total, row = w.zeros(N, like=weight), w.minimum(part, x.rows - 1)
+    next_x, next_dy = w.load(x[row, first], N), w.load(dy[row, first], N)
+    if C > 1:
+        w.cluster_wait()
+    for row in w.range(part, x.rows, parts.rows):
+        t, d = next_x.to(w.f32), next_dy.to(w.f32)
+        after = w.minimum(row + parts.rows, x.rows - 1)
+        next_x, next_dy = w.load(x[after, first], N), w.load(dy[after, first], N)
+        squares, product = w.sum(t * t), w.sum(d * weight.to(w.f32) * t)
+        if C > 1:
+            squares, product = map(sum, exchanged(buffer, C, turn, squares, product))
+            turn = 1 - turn
+        scale = w.rsqrt(squares * share + EPSILON)
         t = t * scale
         total += d * t
-        d = d * weight
-        w.store(((d - t * (w.sum(d * t) / columns)) * scale).to(w.bf16), dx[row, 0])
-    w.store(total, parts[w.cta(), 0])
+        w.store(((d * weight.to(w.f32) - t * (product * scale * share)) * scale).to(w.bf16), dx[row, first])
+    w.store(total, parts[part, first])
 
 
 @w.kernel(grid=lambda x, N: w.ceil_div(x.rows, N), threads=lambda T: T)
@@ -89,23 +155,32 @@ def swiglu_backward(
     w.store((d * u * s * (1.0 + t * (1.0 - s))).to(w.bf16), da[first])
 
 
-@w.kernel(grid=lambda x: x.rows, threads=lambda T: T)
+@of_rows(lambda x, C: x.rows * C)
 def fp8_cast(
-    x: w.In[BF16, "m n"], y: w.Out[w.Array[w.e4m3], "m n"], scale: w.Out[w.Array[w.f32], "m"], *, N, T
+    x: w.In[BF16, "m n"], y: w.Out[w.Array[w.e4m3], "m n"], scale: w.Out[w.Array[w.f32], "m"], *, N, T, C=1
 ):
-    row = w.cta()
-    t = w.load(x[row, 0], N).to(w.f32)
-    largest = w.maximum(w.max(w.abs(t)), 1e-12)
-    w.store((t * (448.0 / largest)).to(w.e4m3), y[row, 0])
+    buffer = meeting(C)
+    row, first = w.cta() // C, w.cta() % C * N
+    t = w.load(x[row, first], N).to(w.f32)
+    largest = w.max(w.abs(t))
+    if C > 1:
+        w.cluster_wait()
+        for each in exchanged(buffer, C, 0, largest)[0]:
+            largest = w.maximum(largest, each)
+    largest = w.maximum(largest, 1e-12)
+    w.store((t * (448.0 * w.rcp(largest))).to(w.e4m3), y[row, first])
     if w.thread() == 0:
         scale[row] = largest / 448.0
 
 
-@w.kernel(grid=lambda x, N: w.ceil_div(x.rows, N), threads=lambda T: T)
+@w.kernel(grid=lambda x, N: w.ceil_div(x.rows, 4 * N), threads=lambda T: T)
 def dropout(x: w.In[BF16, "n"], y: w.Out[BF16, "n"], seed: w.i32, *, N, T):
-    first = w.cta() * N
-    t = w.load(x[first], N)
-    w.store(w.where(w.rand(seed, w.row(t) + first) >= 0.25, t.to(w.f32) / 0.75, 0.0).to(w.bf16), y[first])
+    first = [(w.cta() * 4 + part) * N for part in range(4)]
+    t = [w.load(x[each], N) for each in first]
+    kept = [each >= 0.25 for each in w.rand4x(seed, w.row(t[0]) + w.cta() * N)]
+    for part in range(4):
+        value = w.where(kept[part], t[part].to(w.f32) * (1 / 0.75), 0.0)
+        w.store(value.to(w.bf16), y[first[part]])
 
 
 @w.kernel(grid=lambda x: x.rows, threads=lambda T: T)

@@ -8,6 +8,8 @@ and GB/s of the bytes that must be read and written, in CUDA graphs, in turns. A
 cache. The ratio is to the faster one of Triton and PyTorch.
 """
 
+import functools
+import itertools
 import json
 import math
 import statistics
@@ -39,8 +41,8 @@ ROWS = (
 )
 TOKENS = ((4096, 32000), (2048, 128256))
 FLAT = 1 << 26
-CTAS = 132 * 4
-"""The CTAs that add up gradients of weights, each for many rows."""
+CTAS = {1024: (528, 2112), 4096: (264, 528), 65536: (132, 264)}
+"""The CTAs that add up gradients of weights, each for many rows, for rows of up to so many columns."""
 WARPS = (2, 4, 8, 16, 32)
 EPSILON = ours.EPSILON
 
@@ -56,9 +58,13 @@ def main() -> None:
     chosen = scripts.parsed(options).kernels.split(",")
     ratios = dict[str, list[float]]()
     for name, sizes, bytes_, calls, error in cases([each for each in chosen if each]):
-        next(iter(calls.values()))()
-        torch.cuda.synchronize()
-        line: dict[str, Any] = {"kernel": name, **sizes, "error": float(f"{error():.1e}")}
+        errors = list[float]()
+        for each, call in calls.items():
+            if each.startswith("weft") and not (errors and name == "cross_entropy"):  # which is in place
+                call()
+                torch.cuda.synchronize()
+                errors.append(error())
+        line: dict[str, Any] = {"kernel": name, **sizes, "error": float(f"{max(errors):.1e}")}
         speeds = {each: bytes_ / ms / 1e6 for each, ms in in_turns(calls).items()}
         of = {
             library: [each for each in speeds if each.startswith(library)] for library in ("weft", "triton")
@@ -102,14 +108,25 @@ def tuned(kernel: Any, grid: Callable[[int], int], *args: Any, blocks: tuple[int
 
 
 def prepared(
-    kernel: Any, n: int, *args: object, most: int = 128, blocks: Sequence[int] = ()
+    kernel: Any,
+    n: int,
+    *args: object,
+    most: int = 128,
+    blocks: Sequence[int] = (),
+    clusters: Sequence[int] = (1,),
 ) -> dict[str, Any]:
-    """Calls of a kernel of Weft with each number of threads, for vectors of `n` elements or of each block."""
+    """Calls of a kernel of Weft with each number of threads, for vectors of `n` elements or of each block; or
+    for parts of them, of each CTA in clusters of these sizes.
+    """
     calls = dict[str, Any]()
-    for T in THREADS:
-        for N in blocks or (-(-n // (4 * T)) * 4 * T,):
-            if max(n, 128) >= 4 * T and N % (4 * T) == 0 and most * T >= N:
-                calls[f"weft {N} {T}"] = queued(kernel.prepare(*args, N=N, T=T))
+    for C, T in itertools.product(clusters, THREADS):
+        part = -(-n // C)
+        for N in blocks or (-(-part // (4 * T)) * 4 * T,):
+            if max(part, 128) >= 4 * T and N % (4 * T) == 0 and most * T >= N and (C == 1 or T >= 256):
+                meta = {"C": C} if clusters != (1,) else {}
+                calls[" ".join(map(str, ("weft", N, T, *meta.values())))] = queued(
+                    kernel.prepare(*args, N=N, T=T, **meta)
+                )
     return calls
 
 
@@ -125,6 +142,7 @@ def of_rows(m: int, n: int, has: Callable[[str], bool]) -> Iterator[Case]:
     sizes, blocks = {"rows": m, "columns": n}, (triton.next_power_of_2(n),)
     few, wide = slice(0, 64), x[:64].double()
     copy, bytes_ = {"copy": lambda: y.copy_(x)}, 4 * m * n
+    clusters = (1,) if n <= 4096 else (1, 2, 4) if n <= 16384 else (1, 2, 4, 8)
     if has("softmax"):
         calls = {
             **prepared(ours.softmax, n, x, y),
@@ -134,7 +152,7 @@ def of_rows(m: int, n: int, has: Callable[[str], bool]) -> Iterator[Case]:
         yield "softmax", sizes, bytes_, calls | copy, lambda: distance(y[few], torch.softmax(wide, 1))
     if has("rms_norm"):
         calls = {
-            **prepared(ours.rms_norm, n, x, gain, y),
+            **prepared(ours.rms_norm, n, x, gain, y, most=64, clusters=clusters),
             **tuned(theirs.t_rms_norm, lambda _: m, x, gain, y, n, EPSILON, blocks=blocks),
             "torch": lambda: functional.rms_norm(x, (n,), gain, EPSILON),
         }
@@ -142,19 +160,23 @@ def of_rows(m: int, n: int, has: Callable[[str], bool]) -> Iterator[Case]:
         yield "rms_norm", sizes, bytes_, calls | copy, lambda: distance(y[few], norm)
     if has("layer_norm"):
         calls = {
-            **prepared(ours.layer_norm, n, x, gain, bias, y),
+            **prepared(ours.layer_norm, n, x, gain, bias, y, most=64, clusters=clusters),
             **tuned(theirs.t_layer_norm, lambda _: m, x, gain, bias, y, n, EPSILON, blocks=blocks),
             "torch": lambda: functional.layer_norm(x, (n,), gain, bias, EPSILON),
         }
         norm = functional.layer_norm(wide, (n,), gain.double(), bias.double(), EPSILON)
         yield "layer_norm", sizes, bytes_, calls | copy, lambda: distance(y[few], norm)
     if has("rms_backward"):
-        parts = torch.empty(CTAS, n, device="cuda")
-        own = prepared(ours.rms_backward, n, x, gain, dy, y, parts, most=64)
-        others = tuned(
-            theirs.t_rms_backward, lambda _: CTAS, x, gain, dy, y, parts, m, n, EPSILON, blocks=blocks
-        )
-        calls = {name: summed(call, parts) for name, call in (own | others).items()}
+        calls = dict[str, Any]()
+        for ctas in next(counts for most, counts in CTAS.items() if n <= most):
+            for C in clusters:
+                parts = torch.empty(ctas // C, n, device="cuda")
+                args = x, gain, dy, y, parts
+                made = prepared(ours.rms_backward, n, *args, most=32 if n <= 4096 else 16, clusters=(C,))
+                if C == 1:
+                    grid = functools.partial(lambda ctas, _: ctas, ctas)
+                    made |= tuned(theirs.t_rms_backward, grid, *args, m, n, EPSILON, blocks=blocks)
+                calls |= {f"{name}, {ctas} CTAs": summed(call, parts) for name, call in made.items()}
         leaf, weight = wide.clone().requires_grad_(), gain.double()
         functional.rms_norm(leaf, (n,), weight, EPSILON).backward(dy[few].double())
         wanted = leaf.grad
@@ -166,7 +188,7 @@ def of_rows(m: int, n: int, has: Callable[[str], bool]) -> Iterator[Case]:
             torch.empty(m, device="cuda"),
         )
         calls = {
-            **prepared(ours.fp8_cast, n, x, z, scale),
+            **prepared(ours.fp8_cast, n, x, z, scale, most=64, clusters=clusters),
             **tuned(theirs.t_fp8_cast, lambda _: m, x, z, scale, n, blocks=blocks),
         }
         yield (
@@ -219,8 +241,8 @@ def of_flat_arrays(n: int, has: Callable[[str], bool]) -> Iterator[Case]:
         yield "swiglu_backward", {"n": n}, 10 * n, calls, lambda: distance(da[few], gradients[0])
     if has("dropout"):
         calls = {
-            **prepared(ours.dropout, n, a, da, 7, most=16, blocks=blocks),
-            **tuned(theirs.t_dropout, grid, a, da, 7, n, blocks=blocks),
+            **prepared(ours.dropout, n, a, da, 7, most=16, blocks=(512, *blocks)),
+            **tuned(theirs.t_dropout, lambda B: triton.cdiv(n, 4 * B), a, da, 7, n, blocks=(512, *blocks)),
             "torch": lambda: functional.dropout(a, 0.25),
         }
         yield "dropout", {"n": n}, 4 * n, calls, lambda: abs(float((da == 0).float().mean()) - 0.25)
