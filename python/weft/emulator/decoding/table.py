@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from weft.emulator.decoding.decode import Op
-from weft.emulator.reading.syntax import TYPES, Array, Bools
+from weft.emulator.reading.syntax import TYPES, Array, Bools, Type
 from weft.emulator.running.groups import Group
 from weft.emulator.running.lanes import Lanes
 from weft.emulator.running.scheduler import Scheduler
@@ -159,6 +159,13 @@ def compute(result: int, function: ArrayFunction, *sources: int) -> Step:
         lanes.write(result, function(*[lanes.read(s) for s in sources]))
 
     return run
+
+
+def computing(op: Op, function: ArrayFunction, out: Type, *kinds: Type) -> Step:
+    """An instruction `d, a, …`, whose result of type `out` is a function of operands of these types."""
+    op.count(len(kinds) + 1)
+    result = op.destination(0, out)
+    return compute(result, function, *[op.source(i, kind) for i, kind in enumerate(kinds, 1)])
 
 
 def _unary(result: int, function: ArrayFunction, a: int) -> Step:

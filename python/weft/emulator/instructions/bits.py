@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from weft.emulator.decoding.decode import Op
-from weft.emulator.decoding.table import Step, Table, compute, compute_many
+from weft.emulator.decoding.table import Step, Table, compute, compute_many, computing
 from weft.emulator.numerics.floats import each_exactly
 from weft.emulator.reading.syntax import B32, PRED, U32, Array, Integer, Type
 
@@ -18,22 +18,19 @@ _LOGIC = {"and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}
 @table.step("and", "or", "xor")
 def logic(op: Op) -> Step:
     kind = op.type("pred " + _BITS)
-    op.count(3)
-    return compute(op.destination(0, kind), _LOGIC[op.prefix], op.source(1, kind), op.source(2, kind))
+    return computing(op, _LOGIC[op.prefix], kind, kind, kind)
 
 
 @table.step("not")
 def invert(op: Op) -> Step:
     kind = op.type("pred " + _BITS)
-    op.count(2)
-    return compute(op.destination(0, kind), np.invert, op.source(1, kind))
+    return computing(op, np.invert, kind, kind)
 
 
 @table.step("cnot")
 def logical_not(op: Op) -> Step:
     kind = op.type(_BITS)
-    op.count(2)
-    return compute(op.destination(0, kind), lambda x: (x == 0).astype(kind.storage), op.source(1, kind))
+    return computing(op, lambda x: (x == 0).astype(kind.storage), kind, kind)
 
 
 @table.step("shl", "shr")
@@ -65,7 +62,6 @@ def funnel(op: Op) -> Step:
     direction = op.choice(["l", "r"])
     clamps = op.choice(["clamp", "wrap"]) == "clamp"
     op.type("b32")
-    op.count(4)
 
     def function(low: Array, high: Array, amount: Array) -> Array:
         n = np.minimum(amount, np.uint32(32)) if clamps else amount & np.uint32(31)
@@ -74,14 +70,12 @@ def funnel(op: Op) -> Step:
             return (both >> n.astype(np.uint64)).astype(np.uint32)
         return (both << n.astype(np.uint64) >> np.uint64(32)).astype(np.uint32)
 
-    sources = op.source(1, B32), op.source(2, B32), op.source(3, U32)
-    return compute(op.destination(0, U32), function, *sources)
+    return computing(op, function, U32, B32, B32, U32)
 
 
 @table.step("bfe")
 def extract(op: Op) -> Step:
     kind = op.type("u32 u64 s32 s64")
-    op.count(4)
     width, field_of = np.int64(kind.bits), _field(kind)
 
     def function(x: Array, start: Array, count: Array) -> Array:
@@ -98,9 +92,7 @@ def extract(op: Op) -> Step:
             value = np.where((sign == 1) & (size > 0), value | ~_low_bits(inside), value)
         return value.astype(kind.storage)
 
-    return compute(
-        op.destination(0, kind), function, op.source(1, kind), op.source(2, U32), op.source(3, U32)
-    )
+    return computing(op, function, kind, kind, U32, U32)
 
 
 def _field(kind: Type) -> Callable[[Array], Array]:
@@ -124,8 +116,6 @@ def _low_bits(count: Array) -> Array:
 @table.step("bfi")
 def insert(op: Op) -> Step:
     kind = op.type("b32 b64")
-    op.count(5)
-
     field_of = _field(kind)
 
     def function(x: Array, y: Array, start: Array, count: Array) -> Array:
@@ -135,8 +125,7 @@ def insert(op: Op) -> Step:
         value = y.astype(np.uint64) & ~field | (x.astype(np.uint64) << shift_by) & field
         return value.astype(kind.storage)
 
-    sources = op.source(1, kind), op.source(2, kind), op.source(3, U32), op.source(4, U32)
-    return compute(op.destination(0, kind), function, *sources)
+    return computing(op, function, kind, kind, kind, U32, U32)
 
 
 @table.step("bfind")
@@ -144,7 +133,6 @@ def find_bit(op: Op) -> Step:
     """The highest bit that differs from the sign; -1 if there is none."""
     as_shift = op.flag("shiftamt")
     kind = op.type("u32 u64 s32 s64")
-    op.count(2)
 
     def function(x: Array) -> Array:
         flipped = np.where(x.view(kind.view) < 0, ~x, x) if kind.kind == "s" else x
@@ -152,7 +140,7 @@ def find_bit(op: Op) -> Step:
         position = lead if as_shift else np.uint32(kind.bits - 1) - lead
         return np.where(flipped == 0, np.uint32(0xFFFFFFFF), position)
 
-    return compute(op.destination(0, U32), function, op.source(1, kind))
+    return computing(op, function, U32, kind)
 
 
 def leading_zeros(value: Array, bits: int) -> Array:
@@ -171,23 +159,18 @@ def leading_zeros(value: Array, bits: int) -> Array:
 @table.step("clz")
 def clz(op: Op) -> Step:
     kind = op.type("b32 b64")
-    op.count(2)
-    return compute(op.destination(0, U32), lambda x: leading_zeros(x, kind.bits), op.source(1, kind))
+    return computing(op, lambda x: leading_zeros(x, kind.bits), U32, kind)
 
 
 @table.step("popc")
 def popc(op: Op) -> Step:
     kind = op.type("b32 b64")
-    op.count(2)
-    return compute(
-        op.destination(0, U32), lambda x: np.bitwise_count(x).astype(np.uint32), op.source(1, kind)
-    )
+    return computing(op, lambda x: np.bitwise_count(x).astype(np.uint32), U32, kind)
 
 
 @table.step("brev")
 def reverse(op: Op) -> Step:
     kind = op.type("b32 b64")
-    op.count(2)
     number = kind.storage.type
 
     def function(x: Array) -> Array:
@@ -200,14 +183,13 @@ def reverse(op: Op) -> Step:
             width *= 2
         return x
 
-    return compute(op.destination(0, kind), function, op.source(1, kind))
+    return computing(op, function, kind, kind)
 
 
 @table.step("fns")
 def nth_set(op: Op) -> Step:
     """The n-th set bit at or after (before, for a negative n) a base bit; -1 if there is none."""
     op.type("b32")
-    op.count(4)
 
     def one(mask: int, base: int, offset: int) -> int:
         if offset == 0:
@@ -221,7 +203,7 @@ def nth_set(op: Op) -> Step:
     def function(mask: Array, base: Array, offset: Array) -> Array:
         return each_exactly(one, mask, base, offset.view(np.int32)).astype(np.uint32)
 
-    return compute(op.destination(0, U32), function, *[op.source(i, B32) for i in (1, 2, 3)])
+    return computing(op, function, U32, B32, B32, B32)
 
 
 @table.step("bmsk")
@@ -229,7 +211,6 @@ def mask(op: Op) -> Step:
     """`b` ones from bit `a` on; positions and widths above 32 are clamped or wrap."""
     clamps = op.choice(["clamp", "wrap"]) == "clamp"
     op.type("b32")
-    op.count(3)
 
     def function(start: Array, count: Array) -> Array:
         limit = np.uint32(32)
@@ -238,7 +219,7 @@ def mask(op: Op) -> Step:
         ones = (np.uint64(1) << size.astype(np.uint64)) - np.uint64(1)
         return (ones << pos.astype(np.uint64)).astype(np.uint32)
 
-    return compute(op.destination(0, U32), function, op.source(1, U32), op.source(2, U32))
+    return computing(op, function, U32, U32, U32)
 
 
 @table.step("szext")
@@ -246,7 +227,6 @@ def extend(op: Op) -> Step:
     """The low `b` bits of `a`, sign- or zero-extended; widths above 32 are clamped or wrap."""
     clamps = op.choice(["clamp", "wrap"]) == "clamp"
     signed = op.type("u32 s32").kind == "s"
-    op.count(3)
 
     def function(x: Array, count: Array) -> Array:
         size = np.minimum(count, np.uint32(32)) if clamps else count & np.uint32(31)
@@ -257,7 +237,7 @@ def extend(op: Op) -> Step:
             return (lifted.view(np.int64) >> down.astype(np.int64)).astype(np.uint32)
         return (lifted >> down).astype(np.uint32)
 
-    return compute(op.destination(0, U32), function, op.source(1, U32), op.source(2, U32))
+    return computing(op, function, U32, U32, U32)
 
 
 @table.step("lop3")
@@ -309,7 +289,6 @@ def permute(op: Op) -> Step:
     op.type("b32")
     mode = op.choice(["f4e", "b4e", "rc8", "ecl", "ecr", "rc16"], "")
     op.count(4)
-    result, sources = op.destination(0, U32), [op.source(i, B32) for i in (1, 2, 3)]
     selector = op.operand(3)
     if not mode and isinstance(selector, Integer) and not selector.value & 0x8888:
         # A constant selector without signs, the most common case in compiled code.
@@ -319,7 +298,7 @@ def permute(op: Op) -> Step:
             source = np.stack([x, y], axis=-1).view(np.uint8)
             return source[..., fixed].copy().view(np.uint32)[..., 0].copy()
 
-        return compute(result, pick_bytes, *sources)
+        return computing(op, pick_bytes, U32, B32, B32, B32)
 
     def function(x: Array, y: Array, control: Array) -> Any:
         both = y.astype(np.uint64) << np.uint64(32) | x
@@ -335,7 +314,7 @@ def permute(op: Op) -> Step:
             value = value | np.where(pick & np.uint32(8), sign, byte) << np.uint32(8 * at)
         return value
 
-    return compute(result, function, *sources)
+    return computing(op, function, U32, B32, B32, B32)
 
 
 def _permute_mode(mode: str, n: Array) -> list[Array]:

@@ -3,7 +3,7 @@
 import numpy as np
 
 from weft.emulator.decoding.decode import Op
-from weft.emulator.decoding.table import Step, Table, compute
+from weft.emulator.decoding.table import Step, Table, computing
 from weft.emulator.instructions.atomics import apply, update_of
 from weft.emulator.instructions.mbarrier import BarrierOperand, targets, threads_of
 from weft.emulator.memory.segments import RANK_SHIFT, WINDOWS, Addresses, Piece, put
@@ -22,16 +22,14 @@ def mapa(op: Op) -> Step:
     """`mapa{.shared::cluster}.u32|u64 d, a, rank`: the address of `a` in the CTA of that rank."""
     in_space = op.flag("shared::cluster")
     kind = op.type("u32 u64")
-    op.count(3)
     window = 0 if in_space or kind.bits == 32 else WINDOWS["shared"]
     kept, base = kind.storage.type(_OFFSET), kind.storage.type(window)
     shift = kind.storage.type(RANK_SHIFT)
-    return compute(
-        op.destination(0, kind),
-        lambda address, rank: (address & kept) | (rank.astype(kind.storage) << shift) | base,
-        op.source(1, kind),
-        op.source(2, U32),
-    )
+
+    def function(address: Array, rank: Array) -> Array:
+        return (address & kept) | (rank.astype(kind.storage) << shift) | base
+
+    return computing(op, function, kind, kind, U32)
 
 
 @table.step("getctarank")
@@ -39,13 +37,8 @@ def getctarank(op: Op) -> Step:
     """`getctarank{.shared::cluster}.u32|u64 d, a`: the rank of the CTA that has a shared address."""
     op.flag("shared::cluster")
     kind = op.type("u32 u64")
-    op.count(2)
     shift = kind.storage.type(RANK_SHIFT)
-    return compute(
-        op.destination(0, U32),
-        lambda address: (address >> shift).astype(np.uint32) & np.uint32(0xFF),
-        op.source(1, kind),
-    )
+    return computing(op, lambda address: (address >> shift).astype(np.uint32) & np.uint32(0xFF), U32, kind)
 
 
 # Asynchronous stores and reductions

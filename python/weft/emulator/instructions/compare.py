@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 
 from weft.emulator.decoding.decode import Op
-from weft.emulator.decoding.table import Step, Table, compute, compute_many
+from weft.emulator.decoding.table import Step, Table, compute, compute_many, computing
 from weft.emulator.numerics.floats import flush
 from weft.emulator.reading.syntax import PRED, TYPES, Array, Bools, Type
 
@@ -153,7 +153,6 @@ def slct(op: Op) -> Step:
     """The first operand if the third is not negative; NaN selects the second."""
     ftz = op.flag("ftz")
     kind, by = op.type(_SCALARS), op.type("s32 f32")
-    op.count(4)
     view = by.view if not by.is_float else np.dtype(np.float32)
 
     def function(x: Array, y: Array, c: Array) -> Array:
@@ -161,5 +160,4 @@ def slct(op: Op) -> Step:
             c = flush(c, "f32")
         return np.where(c.view(view) >= 0, x, y)
 
-    sources = op.source(1, kind), op.source(2, kind), op.source(3, by)
-    return compute(op.destination(0, kind), function, *sources)
+    return computing(op, function, kind, kind, kind, by)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import numpy as np
 
 from weft.emulator.decoding.decode import Op
-from weft.emulator.decoding.table import Step, Table, compute
+from weft.emulator.decoding.table import Step, Table, compute, computing
 from weft.emulator.numerics.floats import (
     canonical,
     decode,
@@ -58,7 +58,6 @@ def packed(op: Op, out: Type, kind: Type, mode: str, relu: bool, finite: bool) -
 def _to_halves(op: Op, out: Type, mode: str, relu: bool, finite: bool) -> Step:
     element = TYPES[out.name[:-2]]
     random = mode == "rs"
-    op.count(4 if random else 3)
     noise_bits = 13 if element.name == "f16" else 16
 
     def half(bits: Array, noise: Array | None) -> Array:
@@ -77,8 +76,7 @@ def _to_halves(op: Op, out: Type, mode: str, relu: bool, finite: bool) -> Step:
         lower = noise[0] & kept if noise else None
         return half(high, upper).astype(np.uint32) << np.uint32(16) | half(low, lower)
 
-    sources = [op.source(i, F32) for i in ((1, 2, 3) if random else (1, 2))]
-    return compute(op.destination(0, out), function, *sources)
+    return computing(op, function, out, *[F32] * (3 if random else 2))
 
 
 def _to_small(
@@ -99,10 +97,7 @@ def _to_small(
         upper = encode_one(pair[0]).astype(np.uint16) << shift
         return (upper | encode_one(pair[1])).astype(storage)
 
-    op.count(1 + inputs + scaled)
-    sources = [op.source(1 + i, kind) for i in range(inputs)]
-    sources += [op.source(1 + inputs, TYPES["b16"])] if scaled else []
-    return compute(op.destination(0, out), function, *sources)
+    return computing(op, function, out, *[kind] * inputs, *[TYPES["b16"]] * scaled)
 
 
 def _powers(scales: Array) -> tuple[Array, Array]:
@@ -142,7 +137,6 @@ def _from_small(op: Op, out: Type, kind: Type, relu: bool, finite: bool) -> Step
     if out.name == "f16x2" and (scaled or finite or kind.name == "s2f6x2"):
         flags = f"{f'.{_SCALED}' * scaled}{'.satfinite' * finite}"
         op.fail(f"must convert .{kind}{' with ' * bool(flags)}{flags} to .bf16x2, got .f16x2")
-    op.count(3 if scaled else 2)
     element, target = kind.name[:-2], out.name[:-2]
     shift = width(element)
 
@@ -160,8 +154,7 @@ def _from_small(op: Op, out: Type, kind: Type, relu: bool, finite: bool) -> Step
         upper = half(codes >> codes.dtype.type(shift), powers[0])
         return upper << np.uint32(16) | half(codes, powers[1])
 
-    sources = [op.source(1, kind), *([op.source(2, TYPES["b16"])] if scaled else [])]
-    return compute(op.destination(0, out), function, *sources)
+    return computing(op, function, out, kind, *[TYPES["b16"]] * scaled)
 
 
 @table.step("cvt.pack.sat")
@@ -170,7 +163,6 @@ def pack(op: Op) -> Step:
     narrow = op.choice(["u16", "s16", "u8", "s8", "u4", "s4", "u2", "s2"])
     bits, is_signed = int(narrow[1:]), narrow[0] == "s"
     op.type("s32")
-    op.count(4 if bits < 16 else 3)
     if bits < 16:
         op.type("b32")
     low = -(1 << (bits - 1)) if is_signed else 0
@@ -184,8 +176,7 @@ def pack(op: Op) -> Step:
         pair = clamp(a) << shift | clamp(b)
         return pair if not rest else rest[0] << np.uint32(2 * bits) | pair
 
-    sources = [op.source(i, U32) for i in range(1, len(op.operands))]
-    return compute(op.destination(0, U32), function, *sources)
+    return computing(op, function, U32, *[U32] * (3 if bits < 16 else 2))
 
 
 _INTEGRAL: dict[str, Callable[[Array], Array]] = {

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from weft.emulator.decoding.decode import Op
-from weft.emulator.decoding.table import Step, Table, compute
+from weft.emulator.decoding.table import Step, Table, computing
 from weft.emulator.numerics.arithmetic import in_mode
 from weft.emulator.numerics.floats import (
     NAN_BITS,
@@ -25,7 +25,7 @@ from weft.emulator.numerics.floats import (
     saturate,
     sum_odd,
 )
-from weft.emulator.reading.syntax import TYPES, Array, Type
+from weft.emulator.reading.syntax import TYPES, Array
 
 table = Table()
 ROUNDINGS = ("rn", "rz", "rm", "rp")
@@ -142,16 +142,11 @@ class Format:
         return run
 
 
-def _operands(op: Op, kind: Type, count: int) -> list[int]:
-    op.count(count + 1)
-    return [op.source(i, kind) for i in range(1, count + 1)]
-
-
 def _plain(op: Op, function: Function, odd: Function, inputs: int) -> Step:
     """A step of NumPy's `function` if that rounds as required, otherwise of `odd`, which rounds to odd."""
     fmt = Format(op)
     computed = fmt.lift(function) if fmt.mode == "rn" else fmt.exactly(odd, op.prefix)
-    return compute(op.destination(0, fmt.type), computed, *_operands(op, fmt.type, inputs))
+    return computing(op, computed, fmt.type, *[fmt.type] * inputs)
 
 
 def _mixed(op: Op, fmt: Format, computed: Function, inputs: int) -> Step:
@@ -160,15 +155,13 @@ def _mixed(op: Op, fmt: Format, computed: Function, inputs: int) -> Step:
     """
     narrow = op.choice(["f16", "bf16"], "") if fmt.name == "f32" and not fmt.packed else ""
     if not narrow:
-        return compute(op.destination(0, fmt.type), computed, *_operands(op, fmt.type, inputs))
-    op.count(inputs + 1)
-    sources = [op.source(i, TYPES[narrow]) for i in range(1, inputs)]
+        return computing(op, computed, fmt.type, *[fmt.type] * inputs)
 
     def function(*registers: Array) -> Array:
         wide = [decode(r, narrow).astype(np.float32).view(np.uint32) for r in registers[:-1]]
         return computed(*wide, registers[-1])
 
-    return compute(op.destination(0, fmt.type), function, *sources, op.source(inputs, fmt.type))
+    return computing(op, function, fmt.type, *[TYPES[narrow]] * (inputs - 1), fmt.type)
 
 
 @table.float_step("add", "sub")
@@ -185,7 +178,7 @@ def mul(op: Op) -> Step:
     fmt = Format(op)
     nearest = fmt.mode == "rn"
     computed = fmt.product(np.multiply, np.multiply) if nearest else fmt.exactly(np.multiply, "mul")
-    return compute(op.destination(0, fmt.type), computed, *_operands(op, fmt.type, 2))
+    return computing(op, computed, fmt.type, fmt.type, fmt.type)
 
 
 @table.float_step("div")
@@ -227,7 +220,7 @@ def approximate_f64(op: Op, function: Function) -> Step:
         value = cut(function(cut(bits).view(np.float64)).view(np.uint64))
         return np.where(np.isnan(value.view(np.float64)), upper_nan, value)
 
-    return compute(op.destination(0, fmt.type), run, *_operands(op, fmt.type, 1))
+    return computing(op, run, fmt.type, fmt.type)
 
 
 @table.float_step("fma", "mad")
@@ -262,7 +255,7 @@ def sign(op: Op) -> Step:
         nan = bits | mask.dtype.type(1 << 51) if fmt.name == "f64" else mask.dtype.type(NAN_BITS[fmt.name])
         return np.where(np.isnan(fmt.values(bits)), nan, changed).view(fmt.type.storage)
 
-    return compute(op.destination(0, fmt.type), function, *_operands(op, fmt.type, 1))
+    return computing(op, function, fmt.type, fmt.type)
 
 
 @table.float_step("min", "max")
@@ -270,7 +263,6 @@ def min_max(op: Op) -> Step:
     """The negative zero is the lesser one. A number wins over NaN, except with `.NaN`."""
     fmt = Format(op)
     least, absolute = op.prefix == "min", op.flag("abs")
-    inputs = len(op.operands) - 1
     op.count(3, 4)
 
     def two(x: Array, y: Array) -> Array:
@@ -289,7 +281,7 @@ def min_max(op: Op) -> Step:
             x = two(x, other)
         return x
 
-    return compute(op.destination(0, fmt.type), fmt.lift(function), *_operands(op, fmt.type, inputs))
+    return computing(op, fmt.lift(function), fmt.type, *[fmt.type] * (len(op.operands) - 1))
 
 
 @table.step("copysign")
@@ -297,15 +289,13 @@ def copysign(op: Op) -> Step:
     """The second operand with the sign of the first."""
     kind = op.type("f32 f64")
     sign_bit = kind.storage.type(1 << (kind.bits - 1))
-    sources = _operands(op, kind, 2)
-    return compute(op.destination(0, kind), lambda x, y: x & sign_bit | y & ~sign_bit, *sources)
+    return computing(op, lambda x, y: x & sign_bit | y & ~sign_bit, kind, kind, kind)
 
 
 @table.step("testp")
 def testp(op: Op) -> Step:
     test = op.choice(["finite", "infinite", "number", "notanumber", "normal", "subnormal"])
     kind = op.type("f32 f64")
-    op.count(2)
     smallest = np.finfo(np.float32 if kind.bits == 32 else np.float64).tiny
     tests: dict[str, Function] = {
         "finite": np.isfinite,
@@ -317,7 +307,7 @@ def testp(op: Op) -> Step:
     }
     function = tests[test]
     view = f"f{kind.bytes}"
-    return compute(op.destination(0, TYPES["pred"]), lambda x: function(x.view(view)), op.source(1, kind))
+    return computing(op, lambda x: function(x.view(view)), TYPES["pred"], kind)
 
 
 _EXPONENT_BITS = 52
@@ -376,9 +366,8 @@ def approximate(op: Op) -> Step:
     if {"ftz", "f64"} <= set(op.modifiers):
         return approximate_f64(op, wide)
     fmt = Format(op)
-    op.count(2)
 
     def function(value: Array) -> Array:
         return wide(value.astype(np.float64)).astype(value.dtype)
 
-    return compute(op.destination(0, fmt.type), fmt.lift(function), op.source(1, fmt.type))
+    return computing(op, fmt.lift(function), fmt.type, fmt.type)

@@ -5,8 +5,8 @@ from collections.abc import Callable
 import numpy as np
 
 from weft.emulator.decoding.decode import Op
-from weft.emulator.decoding.table import Step, Table, compute
-from weft.emulator.reading.syntax import PRED, STORAGE, TYPES, Array, Type
+from weft.emulator.decoding.table import Step, Table, compute, computing
+from weft.emulator.reading.syntax import PRED, STORAGE, TYPES, U32, Array, Type
 from weft.emulator.running.lanes import Lanes
 
 table = Table()
@@ -114,12 +114,11 @@ def _clamp(value: Array, kind: Type) -> Array:
 def mul(op: Op) -> Step:
     part = op.choice(["lo", "hi", "wide"])
     kind = op.type(_INTEGERS)
-    op.count(3)
     out = TYPES[f"{kind.kind}{_WIDER[kind.bits]}"] if part == "wide" and kind.bits in _WIDER else kind
     if part == "wide" and out is kind:
         op.fail("isn't defined for 64 bits")
     product = multiply24(kind, part) if op.prefix == "mul24" else multiply(kind, part)
-    return compute(op.destination(0, out), product, op.source(1, kind), op.source(2, kind))
+    return computing(op, product, out, kind, kind)
 
 
 @table.step("mad", "mad24", "madc")
@@ -200,21 +199,19 @@ def multiply24(kind: Type, part: str) -> Callable[[Array, Array], Array]:
 @table.step("div")
 def div(op: Op) -> Step:
     kind = op.type(_INTEGERS)
-    op.count(3)
-    return compute(op.destination(0, kind), _divide(kind), op.source(1, kind), op.source(2, kind))
+    return computing(op, _divide(kind), kind, kind, kind)
 
 
 @table.step("rem")
 def rem(op: Op) -> Step:
     kind = op.type(_INTEGERS)
-    op.count(3)
     divide = _divide(kind)
 
     def function(x: Array, y: Array) -> Array:
         quotient = divide(x, y)
         return np.where(y == 0, quotient, x - quotient * y)
 
-    return compute(op.destination(0, kind), function, op.source(1, kind), op.source(2, kind))
+    return computing(op, function, kind, kind, kind)
 
 
 def _divide(kind: Type) -> Callable[[Array, Array], Array]:
@@ -238,12 +235,9 @@ def _divide(kind: Type) -> Callable[[Array, Array], Array]:
 def sign(op: Op) -> Step:
     negates = op.prefix == "neg"
     kind = op.type("s16 s32 s64" + " s8x4" * negates)
-    op.count(2)
     if kind.name == "s8x4":
-        parts = op.destination(0, kind), op.source(1, kind)
-        return compute(parts[0], lambda x: np.negative(x.view(np.uint8)).view(np.uint32), parts[1])
-    function = np.negative if negates else np.absolute
-    return compute(op.destination(0, kind), signed(kind, function), op.source(1, kind))
+        return computing(op, lambda x: np.negative(x.view(np.uint8)).view(np.uint32), kind, kind)
+    return computing(op, signed(kind, np.negative if negates else np.absolute), kind, kind)
 
 
 @table.step("min", "max")
@@ -260,19 +254,17 @@ def min_max(op: Op) -> Step:
             value = pick(value, other.view(view))
         return (np.maximum(value, 0) if relu else value).view(kind.storage)
 
-    sources = [op.source(i, kind) for i in range(1, len(op.operands))]
-    return compute(op.destination(0, kind), function, *sources)
+    return computing(op, function, kind, *[kind] * (len(op.operands) - 1))
 
 
 @table.step("sad")
 def sad(op: Op) -> Step:
     kind = op.type(_INTEGERS)
-    op.count(4)
 
     def function(x: Array, y: Array, z: Array) -> Array:
         return z + np.where(x.view(kind.view) < y.view(kind.view), y - x, x - y)
 
-    return compute(op.destination(0, kind), function, *[op.source(i, kind) for i in (1, 2, 3)])
+    return computing(op, function, kind, kind, kind, kind)
 
 
 @table.step("dp4a", "dp2a")
@@ -280,7 +272,6 @@ def dot(op: Op) -> Step:
     """Four bytes times four bytes, or two halves times two of the bytes, plus an accumulator."""
     upper = op.prefix == "dp2a" and op.choice(["lo", "hi"]) == "hi"
     a_kind, b_kind = op.type("u32 s32"), op.type("u32 s32")
-    op.count(4)
     parts = 4 if op.prefix == "dp4a" else 2
 
     def split(value: Array, kind: Type, width: int) -> Array:
@@ -293,5 +284,4 @@ def dot(op: Op) -> Step:
         total: Array = (left * right).sum(axis=-1) + z.astype(np.int64)
         return total.astype(np.uint32)
 
-    u32 = TYPES["u32"]
-    return compute(op.destination(0, u32), function, *[op.source(i, u32) for i in (1, 2, 3)])
+    return computing(op, function, U32, U32, U32, U32)

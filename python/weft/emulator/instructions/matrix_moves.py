@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from weft.emulator.decoding.decode import AddressOf, Op
-from weft.emulator.decoding.table import Collective, Table, compute
+from weft.emulator.decoding.table import Collective, Table, computing
 from weft.emulator.instructions.fragments import Index, fragment_index, matrix_index
 from weft.emulator.instructions.mma import legal_form
 from weft.emulator.instructions.shared_operand import PACKED, unpacked
@@ -137,11 +137,10 @@ def stmatrix(op: Op) -> Collective:
 def movmatrix(op: Op) -> Collective:
     """Transposes the 8x8 matrix in the lanes."""
     legal_form(op, (matrix_moves.MOVMATRIX,))
-    op.count(2)
     plain, transposed = (matrix_moves.Ldmatrix("m8n8", 1, trans) for trans in (False, True))
     order = _positions(*_one(plain))[fragment_index(*_one(transposed))]
 
     def function(words: Array) -> Array:
         return words.view(np.uint16).take(order, axis=1).view(np.uint32)
 
-    return Collective(compute(op.destination(0, U32), function, op.source(1, U32)))
+    return Collective(computing(op, function, U32, U32))

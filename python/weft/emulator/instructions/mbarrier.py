@@ -6,7 +6,7 @@ from functools import cached_property
 import numpy as np
 
 from weft.emulator.decoding.decode import AddressOf, Op
-from weft.emulator.decoding.table import End, Step, Table, compute
+from weft.emulator.decoding.table import End, Step, Table, computing
 from weft.emulator.memory.mbarrier import PENDING_SHIFT, TEST_TICKS, WAIT_TICKS, Arrival, Key, pending_of
 from weft.emulator.memory.segments import GPU, Addresses
 from weft.emulator.reading.syntax import PRED, U32, U64, Address, Array, Bools, Sink
@@ -180,12 +180,11 @@ def _arrive(
 def pending_count(op: Op) -> Step:
     """`mbarrier.pending_count.b64 count, state`: the pending arrivals of a state."""
     op.type("b64")
-    op.count(2)
 
     def function(state: Array) -> Array:
         return (state >> np.uint64(PENDING_SHIFT) & np.uint64(MOST_ARRIVALS)).astype(np.uint32)
 
-    return compute(op.destination(0, U32), function, op.source(1, U64))
+    return computing(op, function, U32, U64)
 
 
 @table.wait("mbarrier.test_wait", "mbarrier.try_wait")

@@ -3,11 +3,12 @@
 import numpy as np
 
 from weft.emulator.decoding.decode import Op
-from weft.emulator.decoding.table import Step, Table, compute
+from weft.emulator.decoding.table import Step, Table, compute, computing
 from weft.emulator.memory.segments import RANK_SHIFT, WINDOW_SHIFT, WINDOWS
 from weft.emulator.reading.syntax import (
     PRED,
     TYPES,
+    U32,
     U64,
     Address,
     Name,
@@ -148,14 +149,11 @@ def cvta(op: Op) -> Step:
     from_generic = op.flag("to")
     space = op.choice(_SPACES).partition("::")[0]
     kind = op.type("u32 u64")
-    op.count(2)
     window = WINDOWS.get(space, 0) if kind.bits == 64 else 0
-    source = op.source(1, kind)
-    result = op.destination(0, kind)
     if not window:
-        return compute(result, np.positive, source)
-    shift = op.slots.constant(window, U64)
-    return compute(result, np.subtract if from_generic else np.add, source, shift)
+        return computing(op, np.positive, kind, kind)
+    shift = np.uint64(window)
+    return computing(op, lambda x: x - shift if from_generic else x + shift, kind, kind)
 
 
 @table.step("isspacep")
@@ -163,22 +161,15 @@ def isspacep(op: Op) -> Step:
     name = op.choice(_SPACES)
     space = name.partition("::")[0]
     op.count(2)
-    narrow = op.register_type(op.operand(1), U64).bits == 32
-    source = op.source(1, TYPES["u32"] if narrow else U64)
+    kind = U32 if op.register_type(op.operand(1), U64).bits == 32 else U64
     if name in ("shared", "shared::cta"):
         # Only the shared memory of the thread's own CTA, not that of the cluster.
+        result, source = op.destination(0, PRED), op.source(1, kind)
         own, rank = op.slots.symbol(WINDOWS["shared"], U64), np.uint64(RANK_SHIFT)
-        return compute(
-            op.destination(0, PRED),
-            lambda a, b: np.equal(a.astype(np.uint64) >> rank, b >> rank),
-            source,
-            own,
-        )
+        return compute(result, lambda a, b: np.equal(a.astype(np.uint64) >> rank, b >> rank), source, own)
     window = np.uint64(WINDOWS.get(space, 0) >> WINDOW_SHIFT)
     shift = np.uint64(WINDOW_SHIFT)
-    return compute(
-        op.destination(0, PRED), lambda address: np.equal(address.astype(np.uint64) >> shift, window), source
-    )
+    return computing(op, lambda x: np.equal(x.astype(np.uint64) >> shift, window), PRED, kind)
 
 
 def give_way(lanes: Lanes) -> None:
