@@ -421,5 +421,4 @@ def _add(waves: Waves, parts: Sequence[_Part]) -> None:
         waves.done += part.done
         totals.instructions += part.instructions
         totals.runs = [a + b for a, b in zip(totals.runs, part.runs, strict=True)]
-        for space, count in part.bytes.items():
-            totals.bytes[space] = totals.bytes.get(space, 0) + count
+        totals.bytes.update(part.bytes)

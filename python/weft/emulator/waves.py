@@ -129,16 +129,14 @@ class Waves:
         except Fault as error:
             # One without a thread is attributed to the first thread that ran last.
             if error.thread is None and machine.running is not None:
-                row, lane = divmod(int(machine.running.threads().argmax()), 32)
-                error.thread = wave.thread(row, lane)
+                error.thread = machine.running.first()
             raise
         if not ended:
             if not self.totals.pauses():
                 live.rotate(-1)
             return False
         live.popleft()
-        for space, count in wave.memory.bytes.items():
-            self.totals.bytes[space] = self.totals.bytes.get(space, 0) + count
+        self.totals.bytes += wave.memory.bytes
         self.done += len(wave.cta_numbers)
         if self.progress is not None:
             self.progress(self.done + rest.canceled, self.launch.total_ctas)

@@ -383,7 +383,7 @@ class Boxes:
         values = line, count, *self._row(row), unit[0] | self._number, unit[1], awaited, 0, box.total, 0, 0
         if not self._run("load", box, where, buffer, (*values, *ctas), count):
             return False
-        wave.memory.bytes["shared"] = wave.memory.bytes.get("shared", 0) + box.total * count
+        wave.memory.bytes["shared"] += box.total * count
         left: int = self._call.item(Call.LEFT)
         wave.changes += count - left.bit_count()
         watch = self._watch
@@ -412,7 +412,7 @@ class Boxes:
         ctas = first + begin, first + self._size, reader, time, 0
         if not self._run("store", box, where, buffer, (*values, *ctas), 1):
             return False
-        wave.memory.bytes["shared"] = wave.memory.bytes.get("shared", 0) + box.total
+        wave.memory.bytes["shared"] += box.total
         if self._call.item(Call.INSIDE):
             wave.changes += 1
             if buffer.shadow is not None:
@@ -435,9 +435,7 @@ class Boxes:
             code = self._code[name] = function(address)
         if not code(box.pointer, call, part, buffer.pointer):
             return False
-        if inside := self._call.item(Call.INSIDE):
-            bytes_ = self._wave.memory.bytes
-            bytes_["global"] = bytes_.get("global", 0) + inside
+        self._wave.memory.bytes["global"] += self._call.item(Call.INSIDE)
         return True
 
     # What the code needs

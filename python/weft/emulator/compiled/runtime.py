@@ -168,6 +168,5 @@ class Runtime:
             runs[block] += int(self._runs[block])
         self._runs[:] = 0
         for space, which in _BYTES.items():
-            if state[which]:
-                wave.memory.bytes[space] = wave.memory.bytes.get(space, 0) + int(state[which])
-                state[which] = 0
+            wave.memory.bytes[space] += int(state[which])
+            state[which] = 0

@@ -43,7 +43,6 @@ from weft.emulator.running.function_code import MAX_FRAME, FunctionCode
 from weft.emulator.running.groups import Group
 from weft.emulator.running.lanes import WARP, Lanes
 from weft.emulator.running.scheduler import Scheduler
-from weft.emulator.running.wave import Wave
 from weft.emulator.watch import Traffic
 from weft.isa import availability, illegal, tables
 
@@ -182,24 +181,21 @@ def collective(decoded: Collective, after: int, opcode: str, line: int) -> End:
         if decoded.warpgroup and not scheduler.gather_warpgroups(group):
             return -1
         if members is not None:
-            _check_members(scheduler.wave, group.lanes, members, opcode, line)
+            _check_members(group.lanes, members, opcode, line)
         step(group.lanes)
         return after
 
     return End(run, (after,), decoded)
 
 
-def _check_members(wave: Wave, lanes: Lanes, members: int, opcode: str, line: int) -> None:
+def _check_members(lanes: Lanes, members: int, opcode: str, line: int) -> None:
     """Fault for a thread that is not in its own member mask, whose behavior PTX leaves undefined."""
     mask = lanes.read(members)
     out: Bools = lanes.enabled() & (mask >> _LANES & np.uint32(1) == 0)
     if out.any():
-        row, lane = divmod(int(out.argmax()), WARP)
-        thread = wave.thread(int(lanes.row_numbers()[row]), lane)
-        own = int(mask[row, lane])
-        raise Fault(
-            f"the member mask of {opcode} must include its own lane, {lane}, got 0x{own:x}", line, thread
-        )
+        lane, own = int(out.argmax()) % WARP, int(mask[out][0])
+        what = f"the member mask of {opcode} must include its own lane, {lane}, got 0x{own:x}"
+        raise Fault(what, line, lanes.first(out))
 
 
 def together(scheduler: Scheduler, group: Group, opcode: str, line: int) -> bool:
@@ -293,11 +289,8 @@ def _end(block: Block, head: int) -> None:
             taken, _ = lanes.guarded(*guard)
             going = going & (taken if end.targets[0] == head else ~taken)
         if going.any():
-            row, lane = divmod(int(going.argmax()), 32)
-            thread = lanes.wave.thread(int(np.asarray(lanes.row_numbers())[row]), lane)
-            raise Fault(
-                "the loop never ends: no instruction in it changes anything", line, thread, rule="endless"
-            )
+            what = "the loop never ends: no instruction in it changes anything"
+            raise Fault(what, line, lanes.first(going), rule="endless")
         return end.run(scheduler, group)
 
     block.end = End(run, end.targets, end.collective)

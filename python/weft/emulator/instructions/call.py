@@ -129,12 +129,10 @@ def _indirect(op: Op, callee: Operand, arguments: Actuals, results: Actuals) -> 
     def run(scheduler: Scheduler, group: Group) -> int:
         lanes = group.lanes
         targets, enabled = lanes.read(pointer), lanes.enabled()
-        at = int(enabled.argmax())
-        target = int(targets.flat[at])
+        target = int(targets[enabled][0])
         if target not in sites:
-            thread = lanes.wave.thread(int(lanes.row_numbers()[at // 32]), at % 32)
             what = f"calls 0x{target:x}, which must be the address of a function of that prototype"
-            raise Fault(what, line, thread, target)
+            raise Fault(what, line, lanes.first(), target)
         same = enabled & (targets == np.uint64(target))
         if not np.array_equal(same, enabled):
             scheduler.part(group, same, here)

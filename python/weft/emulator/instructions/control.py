@@ -40,11 +40,8 @@ def brx(op: Op) -> End:
             values, enabled = lanes.read(index), lanes.enabled()
             first = int(values.flat[enabled.argmax()])
             if first >= len(targets):
-                row, lane = divmod(int(enabled.argmax()), 32)
-                thread = lanes.wave.thread(int(lanes.row_numbers()[row]), lane)
-                raise Fault(
-                    f"the index of brx.idx must be in 0..{len(targets) - 1}, got {first}", line, thread
-                )
+                what = f"the index of brx.idx must be in 0..{len(targets) - 1}, got {first}"
+                raise Fault(what, line, lanes.first())
             same = enabled & (values == first)
             if np.array_equal(same, enabled):
                 return targets[first]
@@ -73,8 +70,7 @@ def trap(op: Op) -> Step:
     line = op.line
 
     def run(lanes: Lanes) -> None:
-        row, lane = divmod(int(lanes.enabled().argmax()), 32)
-        raise Fault("trap", line, lanes.wave.thread(int(lanes.row_numbers()[row]), lane))
+        raise Fault("trap", line, lanes.first())
 
     return run
 

@@ -44,9 +44,8 @@ def cp_async(op: Op) -> Step:
             read = lanes.read(limit)
             wrong: Bools = lanes.enabled() & (read > size)
             if wrong.any():  # which is undefined in PTX
-                row, lane = divmod(int(wrong.argmax()), 32)
-                what = f"cp.async of {size} bytes must read at most {size}, got {int(read[row, lane])}"
-                raise Fault(what, line, lanes.wave.thread(int(lanes.row_numbers()[row]), lane))
+                what = f"cp.async of {size} bytes must read at most {size}, got {int(read[wrong][0])}"
+                raise Fault(what, line, lanes.first(wrong))
             return read
         return np.where(lanes.read(ignore[0]) ^ ignore[1], np.uint32(0), np.uint32(size))
 

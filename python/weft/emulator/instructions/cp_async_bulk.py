@@ -35,8 +35,7 @@ Numbers = npt.NDArray[np.int64]
 
 def fault(one: Lanes, what: str, line: int, address: int, rule: str) -> Fault:
     """A fault of the active thread of `one`."""
-    row, lane = (int(part) for part in np.argwhere(one.enabled())[0])
-    return Fault(what, line, one.wave.thread(int(one.row_numbers()[row]), lane), address, rule)
+    return Fault(what, line, one.first(), address, rule)
 
 
 def aligned(one: Lanes, what: str, value: int, step: int, line: int) -> None:
@@ -69,18 +68,13 @@ def notify_global(
     kind: str,
     addresses: Numbers | Chunks,
     line: int,
-    barrier: tuple[int, int] | None = None,
+    barrier: Key | None = None,
     data: Octets | None = None,
 ) -> None:
     """Reports an access to bytes of global memory to observers, and the `data` of a store."""
-    wave = one.wave
-    flat = addresses if isinstance(addresses, Chunks) else addresses.reshape(-1)
-    wave.memory.bytes["global"] = wave.memory.bytes.get("global", 0) + len(flat)
-    if kind != "load":
-        wave.changes += 1
-    if wave.watch is not None:
-        wave.memory.moving = data
-        wave.watch.async_access(UnitAccess(kind, PROXY, 0, "global", flat, one.threads(), line, barrier))
+    one.wave.changes += kind != "load"
+    one.wave.memory.moving = data
+    _notify(one, "global", kind, 0, addresses, line, barrier)
 
 
 def notify_shared(
@@ -89,18 +83,23 @@ def notify_shared(
     cta: int,
     offsets: Numbers | Chunks,
     line: int,
-    barrier: tuple[int, int] | None = None,
+    barrier: Key | None = None,
     used: Numbers | None = None,
 ) -> None:
     """Reports an access to bytes of a CTA's shared memory to observers. `used`: those that a store takes into
     global memory; None: all.
     """
-    wave = one.wave
-    flat = offsets if isinstance(offsets, Chunks) else offsets.reshape(-1)
-    wave.memory.bytes["shared"] = wave.memory.bytes.get("shared", 0) + len(flat)
+    one.wave.memory.used = used
+    _notify(one, "shared", kind, cta, offsets, line, barrier)
+
+
+def _notify(
+    one: Lanes, space: str, kind: str, cta: int, octets: Numbers | Chunks, line: int, barrier: Key | None
+) -> None:
+    wave, flat = one.wave, octets if isinstance(octets, Chunks) else octets.reshape(-1)
+    wave.memory.bytes[space] += len(flat)
     if wave.watch is not None:
-        wave.memory.used = used
-        wave.watch.async_access(UnitAccess(kind, PROXY, cta, "shared", flat, one.threads(), line, barrier))
+        wave.watch.async_access(UnitAccess(kind, PROXY, cta, space, flat, one.threads(), line, barrier))
 
 
 def get(memory: Octets, offsets: Numbers | Chunks) -> Octets:
@@ -177,11 +176,8 @@ def st_bulk(op: Op) -> Step:
             memory.shared_offsets(one, address.space, begins, isa.STEP, line)
             offset = 0
             while offset < size:
-                width = (
-                    _WIDE_STORES
-                    if size - offset >= _WIDE_STORES and (begin + offset) % _WIDE_STORES == 0
-                    else isa.STEP
-                )
+                wide = size - offset >= _WIDE_STORES and (begin + offset) % _WIDE_STORES == 0
+                width = _WIDE_STORES if wide else isa.STEP
                 zeros = np.zeros(begins.shape, STORAGE[8 * width])
                 memory.store(one, address.space, begins + np.uint64(offset), zeros, width, line)
                 offset += width
@@ -283,6 +279,23 @@ def copy(op: Op) -> Step:
         box = copies.run(begin, count)
         return len(marks) > 0 and copies.load(row, box, (0,), place[1], marks, line, awaited=mask is None)
 
+    return by_code(quick, _into_shared(size, target, source, barrier, line, ctas, ignored))
+
+
+def _into_shared(
+    size: int,
+    target: SharedAddress,
+    source: AddressOf | SharedAddress,
+    barrier: SharedAddress,
+    line: int,
+    ctas: int = 0,
+    ignored: Sequence[int] = (),
+    write: Write | None = None,
+) -> Step:
+    """A copy into shared memory, also of CTAs in the mask `ctas`, that signals mbarriers. It may leave out as
+    many bytes at the ends as two registers in `ignored` have.
+    """
+
     def run(lanes: Lanes) -> None:
         sizes, marks, offsets = lanes.read(size), barrier.of(lanes), target.of(lanes)
         begins = source.of(lanes) if isinstance(source, SharedAddress) else source(lanes)
@@ -302,9 +315,9 @@ def copy(op: Op) -> Step:
             owner, offset = divmod(int(offsets[at]), stride)
             mask = None if masks is None else checked_mask(one, int(masks[at]), line)
             signals = marks_of(one.wave, cta, owner, mark, mask)
-            arrive(one, data, signals, offset + np.arange(count), line)
+            arrive(one, data, signals, offset + np.arange(count), line, write)
 
-    return by_code(quick, run)
+    return run
 
 
 def arrive(
@@ -409,18 +422,7 @@ def reduce(op: Op) -> Step:
     if not ends.loads:
         return _to_global(op, size, 0, line, write)
     barrier, target, source = SharedAddress(op, 3), SharedAddress(op, 0), SharedAddress(op, 1)
-
-    def run(lanes: Lanes) -> None:
-        sizes, marks, offsets = lanes.read(size), barrier.of(lanes), target.of(lanes)
-        begins, stride = source.of(lanes), lanes.wave.memory.shared_stride
-        for one, at, _ in lanes.singles():
-            count = _checked(one, int(sizes[at]), int(offsets[at]), int(begins[at]), line)
-            mark = divmod(int(marks[at]), stride)
-            data = _from_shared(one, int(begins[at]), count, line, mark)
-            owner, offset = divmod(int(offsets[at]), stride)
-            arrive(one, data, [(owner, mark)], offset + np.arange(count), line, write)
-
-    return run
+    return _into_shared(size, target, source, barrier, line, write=write)
 
 
 def reduction_name(op: Op) -> str:

@@ -199,7 +199,7 @@ class MapOperand:
         memory = one.wave.memory
         begin = int(address) - WINDOWS["param"]
         if 0 <= begin <= memory.device.params.size - BYTES:
-            memory.bytes["param"] = memory.bytes.get("param", 0) + BYTES
+            memory.bytes["param"] += BYTES
             return memory.device.params.data[begin : begin + BYTES].tobytes()
         words = []
         for offset in range(0, BYTES, CHUNK):
@@ -226,7 +226,7 @@ class Offsets:
 
 def read_map(wave: Wave) -> bool:
     """Counts the bytes of a map among the parameters."""
-    wave.memory.bytes["param"] = wave.memory.bytes.get("param", 0) + BYTES
+    wave.memory.bytes["param"] += BYTES
     return True
 
 

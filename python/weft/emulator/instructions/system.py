@@ -152,8 +152,8 @@ def _malloc(op: Op, caller: _Caller) -> Step:
     def run(lanes: Lanes) -> None:
         device, sizes = lanes.wave.memory.device, size(lanes)
         addresses = np.zeros(sizes.shape, np.uint64)
-        for row, lane in np.argwhere(lanes.enabled()):
-            addresses[row, lane] = device.allocate(int(sizes[row, lane]))
+        for at, _ in lanes.places():
+            addresses[at] = device.allocate(int(sizes[at]))
         result(lanes, addresses)
 
     return run
@@ -164,10 +164,10 @@ def _free(op: Op, caller: _Caller) -> Step:
 
     def run(lanes: Lanes) -> None:
         addresses = address(lanes)
-        for row, lane in np.argwhere(lanes.enabled()):
-            at = int(addresses[row, lane])
+        for place, row in lanes.places():
+            at = int(addresses[place])
             if at and not lanes.wave.memory.device.release(at):
-                thread = lanes.wave.thread(int(lanes.row_numbers()[row]), int(lane))
+                thread = lanes.wave.thread(row, place[1])
                 raise Fault(f"free of 0x{at:x}, which malloc did not return", line, thread, at)
 
     return run
@@ -180,8 +180,8 @@ def _assertfail(op: Op, caller: _Caller) -> Step:
     def run(lanes: Lanes) -> None:
         one, at, _ = next(lanes.singles())
         texts = [_text(lanes.wave.memory, one, int(t(lanes)[at]), line) for t in (message, file)]
-        thread = lanes.wave.thread(int(lanes.row_numbers()[at[0]]), at[1])
-        raise Fault(f"assertion '{texts[0]}' failed at {texts[1]}:{number(lanes)[at]}", line, thread)
+        what = f"assertion '{texts[0]}' failed at {texts[1]}:{number(lanes)[at]}"
+        raise Fault(what, line, one.first())
 
     return run
 

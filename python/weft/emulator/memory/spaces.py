@@ -1,5 +1,6 @@
 """The memory of a wave. Threads access it through `Memory`, which notifies the wave's observers."""
 
+from collections import Counter
 from typing import Protocol
 
 import numpy as np
@@ -84,7 +85,7 @@ class Memory:
         """The bytes of the current store of the bulk unit to global memory, for observers."""
         self.used: npt.NDArray[np.int64] | None = None
         """The bytes of a CTA's shared memory, of all that the bulk unit reads, that it needs; None: all."""
-        self.bytes: dict[str, int] = {}
+        self.bytes = Counter[str]()
         self.local_size = self.stack_size = 0
         self.stack = Segment("local", 0, np.zeros(0, np.uint8))
         self.stack_top = self.stack_base = np.zeros((len(cta_of_row), 32), np.uint64)
@@ -296,7 +297,7 @@ class Memory:
                 self._fault(lanes, address, _nowhere(address), "read-only", space, width, line)
             # Whether an atomic operation changes anything is known only afterwards.
             self.host.changes += kind != "atomic" and space != "local"
-        self.bytes[space] = self.bytes.get(space, 0) + lanes.active * width
+        self.bytes[space] += lanes.active * width
         index = offsets if width == 1 else offsets >> _SHIFTS[width]
         return Piece(segment.view(width), index.view(np.intp), lanes.mask)
 

@@ -309,9 +309,8 @@ class ClusterBarriers:
         threads = group.lanes.threads()
         twice = threads & (self.arrived | self.open)
         if twice.any():
-            row, lane = divmod(int(twice.argmax()), 32)
-            thread = self.wave.thread(row, lane)
-            raise Fault("barrier.cluster.arrive again before barrier.cluster.wait", line, thread)
+            what = "barrier.cluster.arrive again before barrier.cluster.wait"
+            raise Fault(what, line, self.wave.first(twice))
         self.arrived = self.arrived | threads
         watch = self.wave.watch
         if watch is not None:

@@ -201,6 +201,10 @@ class Ctas:
         x, y, z, _ = (int(v) for v in self.tid[row, lane])
         return Thread(self.cta(row), (x, y, z), self.device.rank)
 
+    def first(self, threads: Bools) -> Thread:
+        """The first of some threads, `[all warps, 32]`."""
+        return self.thread(*divmod(int(threads.argmax()), 32))
+
 
 def _coordinates(flat: npt.NDArray[np.intp], dims: Dim3) -> npt.NDArray[np.intp]:
     """x, y, z and 0 along a new last axis."""

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from weft.emulator.errors import Thread
 from weft.emulator.memory.segments import Rows
 from weft.emulator.reading.syntax import Array, Bools
 from weft.emulator.running.wave import Wave
@@ -147,6 +148,10 @@ class Lanes:
                 yield index, rows.start + index[0]
             else:
                 yield index, rows.item(index[0])
+
+    def first(self, some: Bools | None = None) -> Thread:
+        """The first of the active threads, or of those in `some`, `[warps, 32]`."""
+        return self.wave.first((self if some is None else self.narrowed(some)).threads())
 
     def single(self, at: tuple[int, int]) -> "Lanes":
         """One of the active threads, by its index in `[warps, 32]`."""

@@ -1,6 +1,7 @@
 """What a launch has executed."""
 
 import time
+from collections import Counter
 
 from weft.emulator.errors import TimeLimit
 
@@ -16,11 +17,12 @@ class Totals:
         self.instructions = 0
         self.limit = limit if limit is not None else 1 << 62
         self.runs = [0] * blocks
-        self.bytes: dict[str, int] = {}
+        self.bytes = Counter[str]()
 
     def restart(self) -> None:
         """Forgets what was executed; the time limit stays."""
-        self.instructions, self.runs, self.bytes, self.pause = 0, [0] * len(self.runs), {}, None
+        self.instructions, self.runs, self.pause = 0, [0] * len(self.runs), None
+        self.bytes.clear()
 
     def pauses(self) -> bool:
         """Whether `pause` has passed."""

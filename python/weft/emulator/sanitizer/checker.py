@@ -6,7 +6,7 @@ from weakref import WeakKeyDictionary, WeakMethod
 
 import numpy as np
 
-from weft.emulator.errors import Fault, Thread
+from weft.emulator.errors import Fault
 from weft.emulator.memory.segments import CLUSTER, CTA, LEVELS, WORLD_LEVELS, Access, Threads
 from weft.emulator.reading.syntax import Bools
 from weft.emulator.running.barriers import Phase
@@ -399,7 +399,7 @@ class Sanitizer(Watch):
         self, found: bool, mbarriers: tuple[tuple[int, int], ...], threads: Bools, line: int
     ) -> None:
         cluster = mbarriers[0][0] // self.wave.launch.cluster_size
-        self.cancels.request(cluster, int(rows_of(threads)[0]), self._first(threads), line)
+        self.cancels.request(cluster, int(rows_of(threads)[0]), self.wave.first(threads), line)
         if not found:
             self.cancels.fail(cluster, mbarriers, line)
 
@@ -450,10 +450,10 @@ class Sanitizer(Watch):
         rows = rows_of(threads)
         unit = "warpgroup" if threads[rows].all() else "warp"
         message = f"{name} must be executed by a whole {unit}, but only a part of one executes it"
-        self.findings.add("divergent-aligned", message, line, self._first(threads))
+        self.findings.add("divergent-aligned", message, line, self.wave.first(threads))
 
     def absent_source(self, threads: Bools, why: str, line: int) -> None:
-        self.findings.add("shuffle-source", why, line, self._first(threads), count=int(threads.sum()))
+        self.findings.add("shuffle-source", why, line, self.wave.first(threads), count=int(threads.sum()))
 
     def tensor_memory(
         self, event: str, row: int, column: int, columns: int, line: int, ctas: tuple[int, ...] = ()
@@ -479,7 +479,3 @@ class Sanitizer(Watch):
                 missing = f"{pending} of {expected} arrivals of the first phase"
                 message = f"{missing} of the mbarrier at 0x{offset:x} are missing when its block ends"
                 self.findings.add("mbarrier-arrivals", message, line, None, offset)
-
-    def _first(self, threads: Bools) -> Thread:
-        row, lane = divmod(int(threads.argmax()), 32)
-        return self.wave.thread(row, lane)

@@ -137,7 +137,7 @@ class Undefined:
     def _report(self, traffic: Traffic, found: Origins) -> None:
         for line in np.unique(found[found != 0]).tolist():
             threads = found == line
-            thread = self.wave.thread(*divmod(int(threads.argmax()), 32))
+            thread = self.wave.first(threads)
             line = self._source(traffic) if line == NOWHERE else line
             rule, message, address = self._sources[line]
             self.findings.add(rule, message, line, thread, address, int(np.count_nonzero(threads)))
