@@ -27,70 +27,44 @@ def problem_arguments(parser: ArgumentParser, *, grouped: bool) -> None:
     from weft.bench.problem import INPUTS, LAYOUTS, OUTPUTS
     from weft.bench.suites import suites
 
-    add = parser.add_argument
     written = "MxNxK"
     if grouped:
         written += ", G@MxNxK (G groups of about M rows) or G@M/MOSTxNxK (with room for MOST rows each)"
-    add(
-        "what",
-        nargs="*",
-        metavar="SUITE|SHAPE",
-        help=f"{', '.join(suites(grouped))}, {written} (default: square)",
+    cli.declare(
+        parser,
+        f"""
+        what* SUITE|SHAPE  {", ".join(suites(grouped))}, {written} (default: square)
+        --types LIST = bf16  types of A and B, from {",".join(INPUTS)} (default: bf16)
+        --out-type {{{",".join(OUTPUTS)}}}  the type of D (default: A's; f32 for tf32, bf16 for e4m3,
+            s32 for s8)
+        --layout {{{",".join(LAYOUTS)}}} = nt  A is M x K (n) or K x M (t), B is N x K (t) or K x N (n)
+            (default: nt)
+        --seed S:int = 0  the suite random: what draws it (default: 0)
+        --count N:int = 100  the suite random: its products (default: 100)
+        """,
     )
-    add(
-        "--types",
-        default="bf16",
-        metavar="LIST",
-        help=f"types of A and B, from {','.join(INPUTS)} (default: bf16)",
-    )
-    add(
-        "--out-type",
-        choices=tuple(OUTPUTS),
-        help="the type of D (default: A's; f32 for tf32, bf16 for e4m3, s32 for s8)",
-    )
-    add(
-        "--layout",
-        choices=LAYOUTS,
-        default="nt",
-        help="A is M x K (n) or K x M (t), B is N x K (t) or K x N (n) (default: nt)",
-    )
-    add("--seed", type=int, default=0, metavar="S", help="the suite random: what draws it (default: 0)")
-    add("--count", type=int, default=100, metavar="N", help="the suite random: its products (default: 100)")
 
 
 def _arguments(parser: ArgumentParser) -> None:
     from weft.bench.implementations import PEERS
 
     problem_arguments(parser, grouped=True)
-    add = parser.add_argument
-    add(
-        "--against",
-        default="cublas",
-        metavar="LIST",
-        help=f"libraries to compare with, from {','.join(PEERS)}; the first has speed 1 (default: cublas)",
+    cli.declare(
+        parser,
+        f"""
+        --against LIST = cublas  libraries to compare with, from {",".join(PEERS)}; the first has speed 1
+            (default: cublas)
+        --samples N:int = 20  samples of each implementation, after a rest (default: 20)
+        --sustained  time them back to back, too, at the power limit
+        --host  measure the host time of calls, with new array objects in every call
+        --chip CHIP  Weft's and Triton's kernels for this chip, assembled for the GPU
+            (default: those for the GPU)
+        --schedule TEXT  the schedule of weft.matmul (default: its own choice)
+        --json FILE  keep all samples, the machine and the versions
+        --svg FILE  draw speeds and a roofline
+        --show FILE  measure nothing: show (and draw) what --json kept
+        """,
     )
-    add(
-        "--samples",
-        type=int,
-        default=20,
-        metavar="N",
-        help="samples of each implementation, after a rest (default: 20)",
-    )
-    add("--sustained", action="store_true", help="time them back to back, too, at the power limit")
-    add(
-        "--host",
-        action="store_true",
-        help="measure the host time of calls, with new array objects in every call",
-    )
-    add(
-        "--chip",
-        metavar="CHIP",
-        help="Weft's and Triton's kernels for this chip, assembled for the GPU (default: those for the GPU)",
-    )
-    add("--schedule", metavar="TEXT", help="the schedule of weft.matmul (default: its own choice)")
-    add("--json", metavar="FILE", help="keep all samples, the machine and the versions")
-    add("--svg", metavar="FILE", help="draw speeds and a roofline")
-    add("--show", metavar="FILE", help="measure nothing: show (and draw) what --json kept")
 
 
 def _run(options: Namespace) -> int:

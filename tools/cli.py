@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from textwrap import dedent
 from typing import IO, Any, NoReturn
 
 from weft.errors import BEGINS_WITH_MARK, BYTE_ORDER_MARK, Diagnostic, Location, WeftError
@@ -55,6 +56,36 @@ class Parser(ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message} (see {self.prog} --help)")
+
+
+def declare(parser: ArgumentParser, table: str) -> None:
+    """Declares the arguments and options of a table, a line each, with what it is for after two blanks.
+
+    `--json` is a switch, `--arch CHIP` takes a text, `--jobs N:int` an integer, `--on {gpu,emulator}` one of
+    these words. `--arg VALUE*` may be repeated, `--files FILE+` takes several. A default follows ` = `.
+    `file FILE.mlir` is an argument; `[file]` may be missing, `what*` may be any number of them.
+    """
+    for row in re.split(r"\n(?=\S)", dedent(table).strip()):
+        spelled, _, text = row.partition("  ")
+        spelled, _, default = spelled.partition(" = ")
+        names = re.split(",? ", spelled)
+        value = names.pop() if len(names) > 1 else ""
+        how: Record = {"help": " ".join(text.split())}
+        if value.startswith("{"):
+            how["choices"] = tuple(value[1:-1].split(","))
+        elif value:
+            how["metavar"] = value.rstrip("+*").removesuffix(":int")
+        if value.endswith(":int"):
+            how["type"] = int
+        if default:
+            how["default"] = how.get("type", str)(default)
+        if not names[0].startswith("-"):
+            how |= {"]": {"nargs": "?"}, "*": {"nargs": "*"}}.get(names[0][-1], {})
+        elif not value:
+            how["action"] = "store_true"
+        elif value[-1] in "+*":
+            how |= {"default": []} | ({"nargs": "+"} if value[-1] == "+" else {"action": "append"})
+        parser.add_argument(*(name.strip("[]*") for name in names), **how)
 
 
 def guarded(tool: str, body: Callable[[], int]) -> int:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Command:
-    """`weft NAME …`: `arguments` declares its options, `run` carries it out and returns the exit status.
+    """`weft NAME …`: `arguments` declares its options, or is their table (`cli.declare`); `run` carries them
+    out and returns the exit status.
 
     `run` imports what it needs by itself, so that `weft --help` costs nothing. Its WeftErrors are printed.
     An `interactive` command isn't supervised by another process, so that Ctrl-C comes to it alone. It gets
@@ -16,6 +17,6 @@ class Command:
 
     name: str
     summary: str
-    arguments: Callable[[ArgumentParser], None]
+    arguments: str | Callable[[ArgumentParser], None]
     run: Callable[[Namespace], int]
     interactive: bool = False

@@ -17,22 +17,16 @@ if TYPE_CHECKING:
 
 
 def _arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("file", metavar="FILE.mlir", help="the input; - is stdin")
-    parser.add_argument(
-        "--arch",
-        metavar="CHIP",
-        help="the chip, such as sm_90a (default: the module's or the GPU's, otherwise sm_80)",
+    cli.declare(
+        parser,
+        """
+        file FILE.mlir  the input; - is stdin
+        --arch CHIP  the chip, such as sm_90a (default: the module's or the GPU's, otherwise sm_80)
+        --emit {mlir,llvm,ptx,cubin,sass,launch,resources} = ptx  the form of the output (default: ptx)
+        --after PASS  with --emit mlir: the IR after this pass (default: after all passes)
+        --kernel NAME  the kernel to compile, if the file has several
+        """,
     )
-    parser.add_argument(
-        "--emit",
-        choices=("mlir", "llvm", "ptx", "cubin", "sass", "launch", "resources"),
-        default="ptx",
-        help="the form of the output (default: ptx)",
-    )
-    parser.add_argument(
-        "--after", metavar="PASS", help="with --emit mlir: the IR after this pass (default: after all passes)"
-    )
-    parser.add_argument("--kernel", metavar="NAME", help="the kernel to compile, if the file has several")
     parser.add_argument("-o", dest="output", default="-", metavar="FILE", help="the output (default: stdout)")
     pass_printing.add_arguments(parser)
 

@@ -31,10 +31,6 @@ class Part:
     words: tuple[str, ...] = ()
 
 
-def _arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("shell", choices=tuple(SHELLS), help="the shell whose completions to print")
-
-
 def _run(options: Namespace) -> int:
     cli.say(SHELLS[options.shell](weft_parts(options.root), opt_part()))
     return 0
@@ -207,6 +203,7 @@ def _fish_quoted(text: str) -> str:
 
 SHELLS: dict[str, Callable[[Sequence[Part], Part], str]] = {"bash": bash, "zsh": zsh, "fish": fish}
 
+_OPTIONS = f"shell {{{','.join(SHELLS)}}}  the shell whose completions to print"
 COMPLETION = Command(
-    "completion", "print completions of weft and weft-opt for bash, zsh or fish", _arguments, _run
+    "completion", "print completions of weft and weft-opt for bash, zsh or fish", _OPTIONS, _run
 )

@@ -23,18 +23,12 @@ def _arguments(parser: ArgumentParser) -> None:
         parser, "a Python file that calls kernels (its arguments follow --), a .mlir file, or PTX", "no limit"
     )
     parser.set_defaults(bar=False, max_instructions="0")
-    add = parser.add_argument
-    help_ = "carry out the commands of a file first; may be repeated"
-    add("-x", "--script", metavar="COMMANDS", action="append", default=[], help=help_)
-    add(
-        "--command",
-        dest="commands",
-        metavar="COMMAND",
-        action="append",
-        default=[],
-        help="carry out a command first; may be repeated",
+    cli.declare(parser, "-x, --script COMMANDS*  carry out the commands of a file first; may be repeated")
+    help_, empty = "carry out a command first; may be repeated", list[str]()
+    parser.add_argument(
+        "--command", dest="commands", metavar="COMMAND", action="append", default=empty, help=help_
     )
-    add("--batch", action="store_true", help="end the session after these commands")
+    cli.declare(parser, "--batch  end the session after these commands")
 
 
 def _run(options: Namespace) -> int:

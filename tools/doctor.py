@@ -4,7 +4,7 @@ import os
 import platform
 import re
 import sys
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -160,10 +160,6 @@ def examine() -> list[Finding]:
     return results
 
 
-def _arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="print the findings as one JSON object")
-
-
 def _run(options: Namespace) -> int:
     machine = f"{platform.system()} {platform.machine()}"
     findings = examine()
@@ -183,4 +179,9 @@ def _run(options: Namespace) -> int:
     return 1 if missing else 0
 
 
-DOCTOR = Command("doctor", "show which tools are used, what is missing and how to get it", _arguments, _run)
+DOCTOR = Command(
+    "doctor",
+    "show which tools are used, what is missing and how to get it",
+    "--json  print the findings as one JSON object",
+    _run,
+)

@@ -20,49 +20,44 @@ LIMIT = 100_000_000
 
 
 def _arguments(parser: ArgumentParser) -> None:
-    add = parser.add_argument
     add_launch(parser, "PTX, or a .mlir file, which is compiled first; - is stdin", f"{LIMIT:,}")
-    help_ = "launch without a seed, then with N seeds, and print each distinct finding with its seed"
-    add("--seeds", metavar="N", help=help_)
-    add("--trace", metavar="FILE.json", help="write a timeline for chrome://tracing or Perfetto")
-    add(
-        "--threads",
-        metavar="N",
-        help="CPU cores for a long launch (all of them); 1 runs CTAs in a fixed order",
+    cli.declare(
+        parser,
+        """
+        --seeds N  launch without a seed, then with N seeds, and print each distinct finding with its seed
+        --trace FILE.json  write a timeline for chrome://tracing or Perfetto
+        --threads N  CPU cores for a long launch (all of them); 1 runs CTAs in a fixed order
+        --sarif FILE  write the findings as SARIF 2.1.0
+        --json  print findings, counters and arrays as one JSON object
+        """,
     )
-    add("--sarif", metavar="FILE", help="write the findings as SARIF 2.1.0")
-    add("--json", action="store_true", help="print findings, counters and arrays as one JSON object")
 
 
 def add_launch(parser: ArgumentParser, file: str, most: str) -> None:
     """Declares the file, of which `file` is the help, and the options of one launch. `most` is the default
     limit of instructions.
     """
-    add = parser.add_argument
     parser.set_defaults(seeds=None, trace=None, threads=None, sarif=None, json=False, bar=True)
-    add("file", metavar="FILE", help=file)
-    add("--kernel", metavar="NAME", help="the kernel to run, if the file has several")
+    cli.declare(parser, f"file FILE  {file}\n--kernel NAME  the kernel to run, if the file has several")
     values.add_to(parser)
-    add("--arch", metavar="CHIP", help="the chip to compile a .mlir file for (default: as in weft compile)")
-    add("--shape", metavar="MxNxK", help="the sizes that the types of a .mlir file's product leave open")
-    add("--cluster", metavar="X[,Y[,Z]]", help="the CTAs of a cluster, for PTX (default: 1)")
-    add("--shared", metavar="BYTES", help="dynamic shared memory, for PTX (default: 0)")
-    add(
-        "--seed",
-        metavar="N",
-        help="schedule warps at random with this seed; it is the seed of random arrays, too",
+    cli.declare(
+        parser,
+        f"""
+        --arch CHIP  the chip to compile a .mlir file for (default: as in weft compile)
+        --shape MxNxK  the sizes that the types of a .mlir file's product leave open
+        --cluster X[,Y[,Z]]  the CTAs of a cluster, for PTX (default: 1)
+        --shared BYTES  dynamic shared memory, for PTX (default: 0)
+        --seed N  schedule warps at random with this seed; it is the seed of random arrays, too
+        --no-sanitize  do not look for mistakes
+        --ignore RULE*  leave out the findings of a rule
+        --strict  hold PTX to all rules that .mlir files are held to
+        --arithmetic {{hardware,exact}} = hardware  of matrix instructions (hardware)
+        --dependent  launch as a dependent kernel, which may begin before the previous launch has ended
+        --chip CHIP  the GPU to run as, for what differs (default: the PTX's target)
+        --max-instructions N  stop after N warp instructions ({most}); 0 sets no limit
+        --time-limit SECONDS  stop after this time
+        """,
     )
-    add("--no-sanitize", action="store_true", help="do not look for mistakes")
-    add("--ignore", metavar="RULE", action="append", default=[], help="leave out the findings of a rule")
-    add("--strict", action="store_true", help="hold PTX to all rules that .mlir files are held to")
-    kinds = ("hardware", "exact")
-    add("--arithmetic", choices=kinds, default="hardware", help="of matrix instructions (hardware)")
-    help_ = "launch as a dependent kernel, which may begin before the previous launch has ended"
-    add("--dependent", action="store_true", help=help_)
-    add("--chip", metavar="CHIP", help="the GPU to run as, for what differs (default: the PTX's target)")
-    help_ = f"stop after N warp instructions ({most}); 0 sets no limit"
-    add("--max-instructions", metavar="N", help=help_)
-    add("--time-limit", metavar="SECONDS", help="stop after this time")
 
 
 def run(options: Namespace) -> int:

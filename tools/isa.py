@@ -4,7 +4,7 @@ import io
 import json
 import shutil
 import sys
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -23,20 +23,13 @@ _WIDTH = 120
 _LISTED = 64
 
 
-def _arguments(parser: ArgumentParser) -> None:
-    parser.add_argument(
-        "family", nargs="?", metavar="FAMILY", help="wmma, mma, wgmma, tcgen05, or an instruction (mma.sync)"
-    )
-    parser.add_argument("--arch", metavar="CHIP", help="show only what this chip has")
-    parser.add_argument(
-        "--matmul", action="store_true", help="show what tile.matmul multiplies on each chip, and how"
-    )
-    parser.add_argument(
-        "--types",
-        metavar="TYPE",
-        help="with --matmul: only products with this type of A or B, as MLIR names it",
-    )
-    parser.add_argument("--json", action="store_true", help="print one line of JSON for each form")
+_OPTIONS = """
+[family] FAMILY  wmma, mma, wgmma, tcgen05, or an instruction (mma.sync)
+--arch CHIP  show only what this chip has
+--matmul  show what tile.matmul multiplies on each chip, and how
+--types TYPE  with --matmul: only products with this type of A or B, as MLIR names it
+--json  print one line of JSON for each form
+"""
 
 
 def _run(options: Namespace) -> int:
@@ -236,4 +229,4 @@ def _common(rows: Sequence[tuple[str, ...]]) -> list[str]:
     return [text for text in rows[0] if all(text in row for row in rows)]
 
 
-ISA = Command("isa", "show the instruction tables: what each chip has, and its spelling", _arguments, _run)
+ISA = Command("isa", "show the instruction tables: what each chip has, and its spelling", _OPTIONS, _run)

@@ -18,14 +18,13 @@ _HEADING = f"{'types':21}  {'products':>8}  {'schedules':>9}  {'kernels':>7}  {'
 
 def _arguments(parser: ArgumentParser) -> None:
     bench.problem_arguments(parser, grouped=False)
-    add = parser.add_argument
-    add("--arch", default="sm_90a", metavar="CHIP", help="the chip (default: sm_90a)")
-    add("--compile", action="store_true", help="compile the kernels into the cache of weft.matmul")
-    add(
-        "--jobs",
-        type=int,
-        metavar="N",
-        help="processes that compile (default: one less than there are cores)",
+    cli.declare(
+        parser,
+        """
+        --arch CHIP = sm_90a  the chip (default: sm_90a)
+        --compile  compile the kernels into the cache of weft.matmul
+        --jobs N:int  processes that compile (default: one less than there are cores)
+        """,
     )
 
 

@@ -2,17 +2,17 @@
 is near.
 """
 
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 
 from weft.errors import WeftError
 from weft.tools import cli
 from weft.tools.command import Command
 
-
-def _arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("file", metavar="FILE.mlir|FILE.ptx", help="the input; - is stdin")
-    parser.add_argument("--arch", metavar="CHIP", help="the chip to check for (default: the file's)")
-    parser.add_argument("--json", action="store_true", help="print one line of JSON for each instruction")
+_OPTIONS = """
+file FILE.mlir|FILE.ptx  the input; - is stdin
+--arch CHIP  the chip to check for (default: the file's)
+--json  print one line of JSON for each instruction
+"""
 
 
 def _run(options: Namespace) -> int:
@@ -40,5 +40,5 @@ def _run(options: Namespace) -> int:
 
 
 LINT = Command(
-    "lint", "check tensor-core instructions for a chip, and list legal alternatives", _arguments, _run
+    "lint", "check tensor-core instructions for a chip, and list legal alternatives", _OPTIONS, _run
 )

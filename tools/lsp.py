@@ -1,7 +1,7 @@
 """`weft lsp`: a language server for .mlir and .ptx files, which editors start."""
 
 import sys
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 
 from weft.errors import Diagnostic, WeftError
 from weft.tools import cli
@@ -10,9 +10,10 @@ from weft.tools.command import Command
 INSTALL = "pip install 'weft[lsp]'"
 
 
-def _arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("--stdio", action="store_true", help="speak on stdin and stdout (always so)")
-    parser.add_argument("--arch", metavar="CHIP", help="the chip to check for (default: the files')")
+_OPTIONS = """
+--stdio  speak on stdin and stdout (always so)
+--arch CHIP  the chip to check for (default: the files')
+"""
 
 
 def _run(options: Namespace) -> int:
@@ -35,4 +36,4 @@ def _run(options: Namespace) -> int:
     return server.serve(options.arch)
 
 
-LSP = Command("lsp", "serve diagnostics, hovers and fixes to editors (LSP)", _arguments, _run)
+LSP = Command("lsp", "serve diagnostics, hovers and fixes to editors (LSP)", _OPTIONS, _run)

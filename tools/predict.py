@@ -1,6 +1,6 @@
 """`weft predict`: the predicted time of a product's kernels on a GPU, what bounds it, and its parts."""
 
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -18,29 +18,18 @@ if TYPE_CHECKING:
     from weft.tools.product import Shape
 
 
-def _arguments(parser: ArgumentParser) -> None:
-    add = parser.add_argument
-    add("file", nargs="?", metavar="FILE.mlir", help="a file with a function of one tile.matmul; - is stdin")
-    add("--arch", metavar="CHIP", help="the chip, such as sm_100a")
-    add("--gpu", metavar="NAME", help="the GPU, of several with that chip (default: the first, a B200, say)")
-    add("--shape", metavar="MxNxK", help="the sizes that the types of tile.matmul leave open")
-    add(
-        "--schedule",
-        action="append",
-        default=[],
-        metavar="TEXT",
-        help="a schedule to predict; may be repeated (default: the file's, otherwise the chosen one)",
-    )
-    add("--kernel", metavar="NAME", help="the function, if the file has several")
-    add("--burst", action="store_true", help="after a rest, where the limits of that were measured (H200)")
-    add(
-        "--measured",
-        nargs="+",
-        default=[],
-        metavar="FILE.json",
-        help="compare the times in files of weft bench --json with the predicted ones",
-    )
-    add("--json", action="store_true", help="print the predictions as one JSON object")
+_OPTIONS = """
+[file] FILE.mlir  a file with a function of one tile.matmul; - is stdin
+--arch CHIP  the chip, such as sm_100a
+--gpu NAME  the GPU, of several with that chip (default: the first, a B200, say)
+--shape MxNxK  the sizes that the types of tile.matmul leave open
+--schedule TEXT*  a schedule to predict; may be repeated (default: the file's,
+    otherwise the chosen one)
+--kernel NAME  the function, if the file has several
+--burst  after a rest, where the limits of that were measured (H200)
+--measured FILE.json+  compare the times in files of weft bench --json with the predicted ones
+--json  print the predictions as one JSON object
+"""
 
 
 def _run(options: Namespace) -> int:
@@ -175,6 +164,6 @@ def _compare(options: Namespace) -> int:
 PREDICT = Command(
     "predict",
     "predict the time of a product on a GPU that need not be present, and what bounds it",
-    _arguments,
+    _OPTIONS,
     _run,
 )

@@ -23,33 +23,22 @@ _REPEATS = 10
 
 
 def _arguments(parser: ArgumentParser) -> None:
-    add = parser.add_argument
-    add(
-        "file",
-        metavar="FILE.mlir",
-        help="a file with a function of one tile.matmul, or with any kernel; - is stdin",
+    cli.declare(
+        parser,
+        """
+        file FILE.mlir  a file with a function of one tile.matmul, or with any kernel; - is stdin
+        --entry NAME  run this host function of the file, which launches the file's kernels, instead of
+            one kernel
+        --on {gpu,emulator}  where to run (default: the GPU, if there is one)
+        --arch CHIP  the chip, such as sm_90a (default: the module's or the GPU's, otherwise sm_80)
+        --shape MxNxK  the sizes that the types of tile.matmul leave open (default: 256x256x256)
+        --seed N:int = 0  the seed of the random inputs (default: 0)
+        --kernel NAME  the function to run, if the file has several
+        """,
     )
-    add(
-        "--entry",
-        metavar="NAME",
-        help="run this host function of the file, which launches the file's kernels, instead of one kernel",
-    )
-    add("--on", choices=("gpu", "emulator"), help="where to run (default: the GPU, if there is one)")
-    add(
-        "--arch",
-        metavar="CHIP",
-        help="the chip, such as sm_90a (default: the module's or the GPU's, otherwise sm_80)",
-    )
-    add(
-        "--shape",
-        metavar="MxNxK",
-        help="the sizes that the types of tile.matmul leave open (default: 256x256x256)",
-    )
-    add("--seed", type=int, default=0, metavar="N", help="the seed of the random inputs (default: 0)")
-    add("--kernel", metavar="NAME", help="the function to run, if the file has several")
     values.add_to(parser)
     pass_printing.add_explain(parser)
-    add("--json", action="store_true", help="print the report as one JSON object")
+    cli.declare(parser, "--json  print the report as one JSON object")
 
 
 def _run(options: Namespace) -> int:

@@ -21,33 +21,17 @@ if TYPE_CHECKING:
 
 def _arguments(parser: ArgumentParser) -> None:
     bench.problem_arguments(parser, grouped=False)
-    add = parser.add_argument
-    add(
-        "--limit",
-        type=int,
-        metavar="N",
-        help="try the N schedules that are fastest in the model (default: 32)",
-    )
-    add("--exhaustive", action="store_true", help="try all schedules")
-    add(
-        "--samples",
-        type=int,
-        default=20,
-        metavar="N",
-        help="samples of each of the last schedules, after a rest (default: 20)",
-    )
-    add(
-        "--jobs",
-        type=int,
-        metavar="N",
-        help="processes that compile (default: one less than there are cores)",
-    )
-    add("--gpus", type=int, default=1, metavar="N", help="search on N GPUs at once (default: 1)")
-    add("--again", action="store_true", help="search again what the database has")
-    add(
-        "--database",
-        metavar="FILE",
-        help="the file for the results (default: $WEFT_SCHEDULES, otherwise the user's own file)",
+    cli.declare(
+        parser,
+        """
+        --limit N:int  try the N schedules that are fastest in the model (default: 32)
+        --exhaustive  try all schedules
+        --samples N:int = 20  samples of each of the last schedules, after a rest (default: 20)
+        --jobs N:int  processes that compile (default: one less than there are cores)
+        --gpus N:int = 1  search on N GPUs at once (default: 1)
+        --again  search again what the database has
+        --database FILE  the file for the results (default: $WEFT_SCHEDULES, otherwise the user's own file)
+        """,
     )
 
 

@@ -38,18 +38,16 @@ _ARG_HELP = (
 
 def add_to(parser: ArgumentParser) -> None:
     """Declares the options that describe a launch."""
-    add = parser.add_argument
-    add("--arg", metavar="VALUE", action="append", default=[], help=_ARG_HELP)
-    add("--out", metavar="DIR", help="the folder for changed arrays of files (default: their own files)")
-    add(
-        "--save",
-        metavar="N=FILE.npy",
-        action="append",
-        default=[],
-        help="save argument N after the launch",
+    cli.declare(
+        parser,
+        f"""
+        --arg VALUE*  {_ARG_HELP}
+        --out DIR  the folder for changed arrays of files (default: their own files)
+        --save N=FILE.npy*  save argument N after the launch
+        --grid X[,Y[,Z]]  CTAs (default: what the kernel sets; 1 for PTX)
+        --block X[,Y[,Z]]  threads of a CTA (default: what the kernel sets, or 1)
+        """,
     )
-    add("--grid", metavar="X[,Y[,Z]]", help="CTAs (default: what the kernel sets; 1 for PTX)")
-    add("--block", metavar="X[,Y[,Z]]", help="threads of a CTA (default: what the kernel sets, or 1)")
 
 
 @dataclass

@@ -32,7 +32,10 @@ def _parser() -> cli.Parser:
         subparser = commands.add_parser(
             command.name, help=command.summary, description=sentence, allow_abbrev=False
         )
-        command.arguments(subparser)
+        if isinstance(command.arguments, str):
+            cli.declare(subparser, command.arguments)
+        else:
+            command.arguments(subparser)
         subparser.set_defaults(command=command, parser=subparser, root=parser)
     return parser
 
