@@ -17,7 +17,7 @@ from weft.dialects import tile
 from weft.dialects.element_types import PTX_INPUTS
 from weft.dialects.schedule import SWIZZLES
 from weft.dialects.tile import BufferType, GemmOp, LoadOp, LoadRowOp, StoreOp, is_fragment, is_tile
-from weft.dialects.tile_copies import BOTH
+from weft.dialects.tile_copies import BOTH, ZERO
 from weft.dialects.tile_types import is_memref
 from weft.isa.async_copy import CP_ASYNC
 from weft.isa.chips import CHIPS, LANES, WARPGROUP, WARPS
@@ -38,6 +38,7 @@ _OTHER_BYTES = 1024
 """Shared memory for barriers and alignment."""
 _REGISTERS = {1: (0, 0), 2: (24, 240)}
 """Of a thread that fills stages, and of one that multiplies, by the warpgroups that do; 0: an equal share."""
+_NO_ROW = 1 << 30
 _SUMS_OF_FOUR_WARPS = 128 * 128
 _STEP_BYTES = 32
 """Bytes of a row of A that an instruction multiplies."""
@@ -70,6 +71,7 @@ class _Load:
         self.element = op.fragment.type.element_type
         self.shape = op.fragment.type.shape[:: -1 if self.transposed else 1]  # in the matrix
         self.bytes = prod(self.shape) * self.element.width // 8
+        self.edges = [ZERO if _is_natural(each) else BOTH for each in (op.row, op.column)]
 
     def may_stage(self, aligned: Sequence[ir.Value]) -> bool:
         """Whether tiles can be copied by vectors from one of the `aligned` matrices, and only products read
@@ -161,14 +163,27 @@ class _Loop:
         asked = self.op.attributes["stages"].value if "stages" in self.op.attributes else _MOST_STAGES
         return int(min(asked, self.room // self.bytes))
 
-    def places(self, k: ir.Value) -> Iterator[tuple[_Load, ir.Value, ir.Value]]:
+    def places(self, k: ir.Value) -> list[tuple[_Load, ir.Value, ir.Value]]:
         """The loads in the iteration of a number, with their rows and columns there."""
         values = {self.op.induction_variable: k}
         for op in self.coordinates:
             mlir.clone(op, values)
-        for each in self.loads.values():
-            row, column = each.op.row, each.op.column
-            yield each, values.get(row, row), values.get(column, column)
+        corners = ((each, each.op.row, each.op.column) for each in self.loads.values())
+        return [(each, values.get(row, row), values.get(column, column)) for each, row, column in corners]
+
+
+def _is_natural(number: ir.Value) -> bool:
+    """Whether a number is known to be at least 0."""
+    owner = number.owner
+    if isinstance(owner, ir.Block):  # that of a loop is at least its first one
+        loop, is_first = owner.owner.opview, ir.BlockArgument(number).arg_number == 0
+        return isinstance(loop, scf.ForOp) and is_first and _is_natural(loop.operands[0])
+    if (constant := mlir.constant(number)) is not None:
+        return constant >= 0
+    return owner.name in ("gpu.block_id", "memref.dim") or (
+        owner.name in ("arith.addi", "arith.muli", "arith.divui", "arith.remui", "arith.index_cast")
+        and all(map(_is_natural, owner.operands))
+    )
 
 
 def _tiles(op: ir.Operation) -> list[ir.Value]:
@@ -205,7 +220,7 @@ class _Way:
 
     def __init__(self, loop: _Loop, down: int, across: int, warpgroups: int) -> None:
         self.loop, self.down, self.across, self.warpgroups = loop, down, across, warpgroups
-        m, n, self.depth = loop.products[0].mnk
+        m, n, _ = loop.products[0].mnk
         self.rows, self.columns = m // down, n // across
         self.staging = dict[ir.Operation, ir.Value]()
         """The buffers through which tiles are stored after the loop."""
@@ -366,7 +381,7 @@ class _ByWarpgroups(_Way):
         a, left, right = product.a, self.loop.loads.get(product.a), self.loop.loads[product.b]
         turned = left is not None and left.transposed
         if left is not None:
-            shape, row, column = (self.rows, self.depth), emit.value(self.row), emit.value(0)
+            shape, row, column = (self.rows, product.mnk[2]), emit.value(self.row), emit.value(0)
             a = left.stage(stage)
             a = tile.slice_(a, column, row, shape[::-1]) if turned else tile.slice_(a, row, column, shape)
         number, adds = -1, product.attribute("beta") != 0.0
@@ -402,7 +417,7 @@ class _ByWarps(_Way):
         """How many warps multiply, down and across, and in how many warpgroups they are; None where
         `mma.sync` can't. Their parts have the least rows and columns together.
         """
-        m, n, depth = loop.products[0].mnk
+        m, n, _ = loop.products[0].mnk
         a, b, d, k = _types(loop.products[0])
         if SYNC.judge(Sync(f"m16n8k{k}", a, b, d, d), loop.chip) or loop.chip not in CP_ASYNC.chips():
             return None
@@ -410,7 +425,8 @@ class _ByWarps(_Way):
         count = WARPS if m * n <= _SUMS_OF_FOUR_WARPS else 2 * WARPS
         grids = [(down, count // down) for down in (1, 2, 4, 8) if down <= count]
         legal = [each for each in grids if m % (16 * each[0]) == 0 and n % (8 * each[1]) == 0]
-        if not (legal and alike and depth % k == 0 and loop.divides(m, n)):
+        whole = all(each.mnk[2] % k == 0 for each in loop.products)
+        if not (legal and alike and whole and loop.divides(m, n)):
             return None
         return *min(legal, key=lambda each: m // each[0] + n // each[1]), count // WARPS
 
@@ -419,48 +435,64 @@ class _ByWarps(_Way):
         a, b, d, self.step = _types(self.loop.products[0])
         self.atom, *self.inputs, _ = Sync(f"m16n8k{self.step}", a, b, d, d).operands
         self.ahead = self.loop.stages - 1
-        block, op = self.loop.kernel.body.blocks[0], self.loop.op
+        loop, block, op = self.loop, self.loop.kernel.body.blocks[0], self.loop.op
         ops = [each.operation for each in block.operations]
         self.set_launch(self.warpgroups * WARPGROUP)
         with ir.InsertionPoint.at_block_begin(block):
             self.place(emit.div(emit.thread(), LANES))
         with ir.InsertionPoint(op):
             self.allocate(ops[ops.index(op.operation) + 1 :])
+            first, end, step = op.operands[:3]
             for number in range(self.ahead):
-                self._fill(emit.add(op.operands[0], emit.mul(op.operands[2], number)), emit.value(number))
+                k = emit.add(first, emit.mul(step, number))
+                with emit.when(emit.less(k, end)):
+                    list(self._copies(loop.places(k), emit.value(number)))
+                nvvm.cp_async_commit_group()
         self.divide(ops)
-        self.rebuild((0, self.ahead), self._begin, self._multiply, self._end)
+        results = self.rebuild((0, self.ahead), self._begin, self._multiply, self._end)
+        with ir.InsertionPoint.after(results[0].owner):
+            nvvm.cp_async_wait_group(0)  # for the zeros
 
-    def _fill(self, k: ir.Value, stage: ir.Value) -> None:
-        """Starts to copy the tiles of an iteration to a stage, if the loop has it."""
-        with emit.when(emit.less(k, self.loop.op.operands[1])):
-            for each, row, column in self.loop.places(k):
-                source, part = each.op.source, each.stage(stage)
-                tile.copy_async(source, row, column, part, vector_bytes=ROW_BYTES, rows=BOTH, columns=BOTH)
-        nvvm.cp_async_commit_group()
+    def _copies(
+        self, places: list[tuple[_Load, ir.Value, ir.Value]], stage: ir.Value, has: ir.Value | None = None
+    ) -> Iterator[None]:
+        """Starts to copy the tiles of an iteration to a stage, one after the other; zeros unless the loop
+        `has` it.
+        """
+        for each, row, column in places:
+            row = row if has is None else emit.select(has, row, _NO_ROW)
+            source, part, (rows, columns) = each.op.source, each.stage(stage), each.edges
+            tile.copy_async(source, row, column, part, vector_bytes=ROW_BYTES, rows=rows, columns=columns)
+            yield
 
     def _begin(self, number: ir.Value, read: ir.Value, write: ir.Value) -> None:
         nvvm.cp_async_wait_group(self.ahead - 1)
         gpu.barrier()
-        self._fill(emit.add(number, emit.mul(self.loop.op.operands[2], self.ahead)), write)
+        _, end, step = self.loop.op.operands[:3]
+        following = emit.add(number, emit.mul(step, self.ahead))
+        has = emit.less(following, end)
+        self.copying = self._copies(self.loop.places(emit.select(has, following, number)), write, has)
 
     def _multiply(self, product: GemmOp, stage: ir.Value) -> ir.Value:
         """A warp's part of a product, one instruction deep after the other."""
         sums = product.c[0] if product.attribute("beta") else None
         shapes = (self.rows, self.step), (self.step, self.columns)
         parts = list[ir.Value]()
-        for k in range(0, self.depth, self.step):
+        for k in range(0, product.mnk[2], self.step):
             for value, atom, start, shape in zip(
                 (product.a, product.b), self.inputs, (self.row, self.column), shapes, strict=True
             ):
                 load = self.loop.loads[value]
                 kind = of_atoms(atom, shape, load.element)
                 parts.append(load_atoms(load.stage(stage), start, k, kind, atom, load.k_major))
+            next(self.copying, None)  # one in a step, so that products hide their instructions
             sums = tile.gemm(parts[-2], parts[-1], sums, product.d.type)
         assert sums is not None
         return sums
 
     def _end(self, read: ir.Value, write: ir.Value) -> list[ir.Value]:
+        list(self.copying)
+        nvvm.cp_async_commit_group()
         following = emit.add(read, 1)
         return [emit.select(emit.equal(following, self.loop.stages), 0, following), read]
 

@@ -119,8 +119,8 @@ gpu.module @m [#nvvm.target<chip = "sm_90a">] {
 
 // -----
 
-// By mma.sync: each of four warps has 32 x 32 of 64 x 64 sums. Two of three stages are filled before the loop, and the last one of
-// three in an iteration, two iterations ahead. C is loaded where the sums are.
+// By mma.sync: each of four warps has 32 x 32 of 64 x 64 sums. Two of three stages are filled before the loop, then one in an
+// iteration, for the second one after it: with zeros if there is none. C is loaded where the sums are.
 gpu.module @m [#nvvm.target<chip = "sm_80">] {
   // CHECK-LABEL: gpu.func @warps
   // CHECK-SAME: known_block_size = array<i32: 128, 1, 1>
@@ -129,7 +129,7 @@ gpu.module @m [#nvvm.target<chip = "sm_80">] {
   // CHECK: %[[ANY:.*]] = arith.cmpi sgt, %arg3, %c0_i32
   // CHECK: scf.if %[[ANY]]
   // CHECK: "tile.copy_async"(%arg0, %c0_i32, %c0_i32,
-  // CHECK: "tile.copy_async"(%arg1, %c0_i32, %c0_i32,
+  // CHECK: "tile.copy_async"(%arg1, %c0_i32, %arg4,
   // CHECK: nvvm.cp.async.commit.group
   // CHECK: scf.if
   // CHECK: nvvm.cp.async.commit.group
@@ -138,26 +138,29 @@ gpu.module @m [#nvvm.target<chip = "sm_80">] {
   // CHECK: gpu.barrier
   // CHECK: %[[AHEAD:.*]] = arith.addi %[[K]], %c128_i32
   // CHECK: %[[HAS:.*]] = arith.cmpi slt, %[[AHEAD]], %arg3
-  // CHECK: scf.if %[[HAS]]
-  // CHECK: "tile.copy_async"(%arg0, %c0_i32, %[[AHEAD]], %{{.*}}) {columns = "both", rows = "both", vector_bytes = 16 : i64}
-  // CHECK: nvvm.cp.async.commit.group
+  // CHECK: %[[AT:.*]] = arith.select %[[HAS]], %[[AHEAD]], %[[K]]
   // CHECK: "tile.load"(%{{.*}}, %[[ROW]], %c0_i32) : ({{.*}}) -> tensor<32x16xbf16
   // CHECK: "tile.load"(%{{.*}}, %c0_i32, %[[COLUMN]]) : ({{.*}}) -> tensor<16x32xbf16
+  // CHECK: %[[AT_A:.*]] = arith.select %[[HAS]], %c0_i32, %c1073741824_i32
+  // CHECK: "tile.copy_async"(%arg0, %[[AT_A]], %[[AT]], %{{.*}}) {vector_bytes = 16 : i64}
   // CHECK: "tile.gemm"(%{{.*}}, %{{.*}}, %[[ACC]])
+  // CHECK: "tile.copy_async"(%arg1, %{{.*}}, %arg4, %{{.*}}) {columns = "both", vector_bytes = 16 : i64}
   // CHECK-COUNT-3: "tile.gemm"
+  // CHECK: nvvm.cp.async.commit.group
   // CHECK: scf.yield %{{.*}}, %{{.*}}, %[[READ]]
+  // CHECK: nvvm.cp.async.wait.group 0
   // CHECK: "tile.load"(%arg2, %[[ROW]], %[[COLUMN]]) {vector_bytes = 8 : i64} : {{.*}} -> tensor<32x32xf32
   // CHECK: arith.addf
   // CHECK: nvvm.barrier
   // CHECK: "tile.store"(%{{.*}}, %{{.*}}, %[[ROW]], %[[COLUMN]])
-  gpu.func @warps(%a: memref<?x?xbf16>, %b: memref<?x?xbf16>, %d: memref<?x?xf32>, %n: i32) kernel
+  gpu.func @warps(%a: memref<?x?xbf16>, %b: memref<?x?xbf16>, %d: memref<?x?xf32>, %n: i32, %col: i32) kernel
       attributes {known_block_size = array<i32: 128, 1, 1>} {
     %c0 = arith.constant 0 : i32
     %c64 = arith.constant 64 : i32
     %zero = arith.constant dense<0.0> : tensor<64x64xf32>
     %s = scf.for %k = %c0 to %n step %c64 iter_args(%acc = %zero) -> (tensor<64x64xf32>) : i32 {
       %x = "tile.load"(%a, %c0, %k) : (memref<?x?xbf16>, i32, i32) -> tensor<64x64xbf16>
-      %y = "tile.load"(%b, %k, %c0) : (memref<?x?xbf16>, i32, i32) -> tensor<64x64xbf16>
+      %y = "tile.load"(%b, %k, %col) : (memref<?x?xbf16>, i32, i32) -> tensor<64x64xbf16>
       %t = "tile.gemm"(%x, %y, %acc) {beta = 1.0 : f32} : (tensor<64x64xbf16>, tensor<64x64xbf16>, tensor<64x64xf32>) -> tensor<64x64xf32>
       scf.yield %t : tensor<64x64xf32>
     } {stages = 3 : i64}
