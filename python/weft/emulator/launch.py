@@ -2,8 +2,10 @@
 
 import operator
 import os
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -401,17 +403,14 @@ def _check(launch: Launch, kernel: str, directives: Mapping[str, tuple[int, ...]
     required = (*directives.get("reqntid", ()), 1, 1)[:3] if "reqntid" in directives else launch.block
     if required != launch.block:
         raise WeftError(f"kernel '{kernel}': block must be {required}, got {launch.block}")
-    most = 1
-    for extent in directives.get("maxntid", (MOST_THREADS,)):
-        most *= extent
+    most = prod(directives.get("maxntid", (MOST_THREADS,)))
     if launch.threads > most:
         raise WeftError(f"kernel '{kernel}': block must have at most {most} threads, got {launch.threads}")
 
 
 def counters_of(program: Program, totals: Totals) -> dict[str, int]:
-    counters: dict[str, int] = {}
+    counters = Counter[str]()
     for block, runs in zip(program.blocks, totals.runs, strict=True):
-        if runs:
-            for opcode in block.opcodes:
-                counters[opcode] = counters.get(opcode, 0) + runs
+        for opcode in block.opcodes if runs else ():
+            counters[opcode] += runs
     return dict(sorted(counters.items())) | {f"bytes.{space}": n for space, n in sorted(totals.bytes.items())}

@@ -168,12 +168,10 @@ def _arrive(
         return
     if lanes.wave.watch is not None and how.complete:
         lanes.wave.watch.mbarrier("part", cta, offset, lanes.narrowed(mask).threads(), line)
-    for row, lane in np.argwhere(mask):
-        single = np.zeros_like(mask)
-        single[row, lane] = True
-        count, size = int(counts[row, lane]), int(sizes[row, lane])
-        threads = threads_of(lanes, single)
-        states[row, lane] = mbarriers.arrive(cta, offset, line, how, count, size, threads)
+    for one, at, _ in lanes.narrowed(mask).singles():
+        count, size = int(counts[at]), int(sizes[at])
+        threads = threads_of(one, one.enabled())
+        states[at] = mbarriers.arrive(cta, offset, line, how, count, size, threads)
 
 
 @table.step("mbarrier.pending_count")

@@ -14,6 +14,7 @@ from fractions import Fraction
 from functools import cache
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
@@ -22,6 +23,14 @@ from weft.emulator.reading.syntax import Array
 Bytes = npt.NDArray[np.uint8]
 Doubles = npt.NDArray[np.float64]
 
+_KINDS = {
+    "e4m3": ml_dtypes.float8_e4m3fn,
+    "e5m2": ml_dtypes.float8_e5m2,
+    "e2m1": ml_dtypes.float4_e2m1fn,
+    "e2m3": ml_dtypes.float6_e2m3fn,
+    "e3m2": ml_dtypes.float6_e3m2fn,
+    "ue8m0": ml_dtypes.float8_e8m0fnu,
+}
 SMALL = ("e4m3", "e5m2", "e2m3", "e3m2", "e2m1")
 _FIELDS = {"f16": (5, 10), "bf16": (8, 7)} | {name: (int(name[1]), int(name[3])) for name in SMALL}
 # NaN if the format has one, otherwise the largest number.
@@ -36,25 +45,11 @@ def width(name: str) -> int:
 @cache
 def values(name: str) -> npt.NDArray[np.float32]:
     """The value of each code of a format."""
-    if name == "ue8m0":
-        powers = np.ldexp(np.float32(1), np.arange(256) - 127).astype(np.float32)
-        powers[255] = np.nan
-        return powers
+    codes = np.arange(256, dtype=np.uint8)
     if name == "s2f6":
-        return np.arange(256).astype(np.int8).astype(np.float32) / np.float32(64)
-    exponent_bits, fraction_bits = _FIELDS[name]
-    codes = np.arange(1 << (1 + exponent_bits + fraction_bits))
-    exponent = codes >> fraction_bits & ((1 << exponent_bits) - 1)
-    fraction = codes & ((1 << fraction_bits) - 1)
-    bias = (1 << (exponent_bits - 1)) - 1
-    lead = np.where(exponent > 0, 1 << fraction_bits, 0)
-    size = np.ldexp((lead + fraction).astype(np.float32), np.maximum(exponent, 1) - bias - fraction_bits)
-    size[(exponent == 15) & (fraction == 7)] = np.nan  # e4m3's; no other format has such a code
-    if name == "e5m2":
-        size[exponent == 31] = np.where(fraction[exponent == 31] == 0, np.inf, np.nan)
-    negative = codes >> (exponent_bits + fraction_bits) & 1
-    signed: npt.NDArray[np.float32] = np.where(negative, -size, size).astype(np.float32)
-    return signed
+        return codes.view(np.int8).astype(np.float32) / np.float32(64)
+    count = 256 if name == "ue8m0" else 2 << sum(_FIELDS[name])
+    return codes[:count].view(_KINDS[name]).astype(np.float32)
 
 
 @cache
