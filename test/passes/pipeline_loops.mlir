@@ -170,3 +170,47 @@ gpu.module @m [#nvvm.target<chip = "sm_80">] {
     gpu.return
   }
 }
+
+// -----
+
+// By tcgen05.mma: a thread of the first warp fills the stages, one of the second multiplies. All warps load the sums afterwards.
+gpu.module @m [#nvvm.target<chip = "sm_100a">] {
+  // CHECK-LABEL: gpu.func @tensor_memory
+  // CHECK-SAME: known_block_size = array<i32: 128, 1, 1>
+  // CHECK: %[[RING:.*]] = "tile.make_ring"() {consumers = 1 : i64, emptied_by = "mma"}
+  // CHECK: %[[DONE:.*]] = "tile.make_ring"() {consumers = 4 : i64, emptied_by = "warps", filled_by = "mma"}
+  // CHECK: "tile.tensor_memory"
+  // CHECK: %[[SUMS:.*]] = "tile.alloc"() : () -> ![[TMEM:.*]]
+  // CHECK: "tile.role"
+  // CHECK: nvvm.elect.sync
+  // CHECK: "tile.acquire"(%[[RING]]
+  // CHECK-COUNT-2: "tile.copy_async"
+  // CHECK: {first = 0 : i64, warps = 1 : i64}
+  // CHECK: "tile.role"
+  // CHECK: scf.for %[[K:.*]] = %c0_i32 to %arg3
+  // CHECK: %[[NEXT:.*]] = arith.cmpi ne, %[[K]], %c0_i32
+  // CHECK: "tile.await"(%[[RING]]
+  // CHECK: "tile.gemm_async"(%{{.*}}, %{{.*}}, %[[SUMS]], %[[NEXT]])
+  // CHECK: "tile.release"(%[[RING]]
+  // CHECK: "tile.commit"(%[[DONE]], %c0_i32)
+  // CHECK: {first = 1 : i64, warps = 1 : i64}
+  // CHECK: "tile.await"(%[[DONE]], %c0_i32, %c0_i32)
+  // CHECK: %[[D:.*]] = scf.if
+  // CHECK: "tile.load"(%[[SUMS]], %c0_i32, %c0_i32)
+  // CHECK: "tile.store"(%[[D]],
+  // CHECK: "tile.copy_out"
+  gpu.func @tensor_memory(%a: memref<?x?xbf16>, %b: memref<?x?xbf16>, %d: memref<?x?xf32>, %n: i32) kernel
+      attributes {known_block_size = array<i32: 256, 1, 1>} {
+    %c0 = arith.constant 0 : i32
+    %c64 = arith.constant 64 : i32
+    %zero = arith.constant dense<0.0> : tensor<128x64xf32>
+    %s = scf.for %k = %c0 to %n step %c64 iter_args(%acc = %zero) -> (tensor<128x64xf32>) : i32 {
+      %x = "tile.load"(%a, %c0, %k) : (memref<?x?xbf16>, i32, i32) -> tensor<128x64xbf16>
+      %y = "tile.load"(%b, %k, %c0) : (memref<?x?xbf16>, i32, i32) -> tensor<64x64xbf16>
+      %t = "tile.gemm"(%x, %y, %acc) {beta = 1.0 : f32} : (tensor<128x64xbf16>, tensor<64x64xbf16>, tensor<128x64xf32>) -> tensor<128x64xf32>
+      scf.yield %t : tensor<128x64xf32>
+    } {stages = 2 : i64}
+    "tile.store"(%s, %d, %c0, %c0) : (tensor<128x64xf32>, memref<?x?xf32>, i32, i32) -> ()
+    gpu.return
+  }
+}

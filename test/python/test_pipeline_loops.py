@@ -42,7 +42,7 @@ gpu.module @m [#nvvm.target<chip = "{chip}">] {{
 """
 
 
-@pytest.mark.parametrize("chip", ["sm_90a", "sm_80", "sm_120"])
+@pytest.mark.parametrize("chip", ["sm_90a", "sm_80", "sm_100a", "sm_120"])
 @pytest.mark.parametrize(
     ("tile", "transpose", "first", "kind", "stages"),
     [

@@ -1,0 +1,197 @@
+"""A plain loop with products, and whether it can be pipelined."""
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+from weft import mlir
+from weft.dialects import launch_contract as contract
+from weft.dialects import tile
+from weft.dialects.element_types import PTX_INPUTS
+from weft.dialects.schedule import SWIZZLES
+from weft.dialects.tile import GemmOp, LoadOp, StoreOp, is_fragment, is_tile
+from weft.dialects.tile_copies import BOTH, ZERO
+from weft.dialects.tile_types import is_memref
+from weft.isa.chips import CHIPS
+from weft.isa.tensor_map import ROW_BYTES
+from weft.mlir import arith, ir, operations, scf
+from weft.passes.builders import emit
+
+_MOST_STAGES = 4
+"""The stages of a loop without the attribute `stages`. Any loop has fewer where they don't fit."""
+_OTHER_BYTES = 1024
+"""Shared memory for barriers and alignment."""
+_STEP_BYTES = 32
+"""Bytes of a row of A that an instruction multiplies."""
+_DIVISIBLE = (
+    *("arith.", "math.", "scf.", "tensor.splat", emit.SIGN_CAST, "tile.gemm", "tile.load", "tile.store"),
+    *("memref.dim", "memref.load", "gpu.block_id", "gpu.grid_dim", "gpu.func", "gpu.return"),
+)
+"""Operations, or beginnings of their names, of which any number of agents can do a part each."""
+
+
+class Load:
+    """A load whose tiles are A or B of products, and go through stages."""
+
+    buffer: ir.Value
+    """The stages."""
+    map: ir.Value
+    """The matrix, for TMA."""
+
+    def __init__(self, op: LoadOp, is_b: bool) -> None:
+        self.op, self.transposed = op, bool(op.attribute("transpose"))
+        self.number, self.k_major = int(is_b), self.transposed == is_b
+        self.element = op.fragment.type.element_type
+        self.shape = op.fragment.type.shape[:: -1 if self.transposed else 1]  # in the matrix
+        self.bytes = prod(self.shape) * self.element.width // 8
+        self.edges = [ZERO if _is_natural(each) else BOTH for each in (op.row, op.column)]
+
+    def may_stage(self, aligned: Sequence[ir.Value]) -> bool:
+        """Whether tiles can be copied by vectors from one of the `aligned` matrices, and only products read
+        them.
+        """
+        return (
+            is_tile(self.op.fragment)
+            and self.op.source in aligned
+            and self.shape[1] * self.element.width % (8 * min(SWIZZLES)) == 0
+            and all(isinstance(each.owner.opview, GemmOp) for each in self.op.fragment.uses)
+            and all(each.operand_number == self.number for each in self.op.fragment.uses)
+        )
+
+    def stage(self, number: ir.Value) -> ir.Value:
+        """The tile in a stage."""
+        return tile.stage(self.buffer, number)
+
+
+class Loop:
+    """A loop in a kernel, with its products and the loads for them."""
+
+    def __init__(self, kernel: Any, op: Any, products: list[GemmOp]) -> None:
+        self.kernel, self.op, self.products = kernel, op, products
+        self.chip = products[0].target.chip.name if products[0].target else ""
+        body, right = [each.operation for each in op.body.operations], {each.b for each in products}
+        read = {each.a for each in products} | right
+        found = [each.opview for each in body if isinstance(each.opview, LoadOp) and each.results[0] in read]
+        self.loads = {each.fragment: Load(each, each.fragment in right) for each in found}
+        self.bytes = sum(each.bytes for each in self.loads.values())  # of a stage
+        self.needed = {value for each in found for value in (each.row, each.column)}
+        self.coordinates = list[ir.Operation]()
+        """The operations of the body that compute where tiles are in their matrices."""
+        for each in reversed(body):
+            if self.needed & set(each.results):
+                self.coordinates.insert(0, each)
+                self.needed |= set(each.operands)
+
+    @staticmethod
+    def of(kernel: Any) -> "Loop | None":
+        """The loop of a kernel; None where no chip could pipeline it."""
+        products = operations(kernel, GemmOp)
+        op = products[0].operation.parent.opview if products else None
+        if not isinstance(op, scf.ForOp) or op.operation.parent != kernel.operation:
+            return None
+        loop, arguments = Loop(kernel, op, products), list(kernel.body.blocks[0].arguments)
+        bytes_ = contract.ALIGNED.of(kernel) or [ROW_BYTES] * len(arguments)
+        aligned = [each for each, known in zip(arguments, bytes_, strict=True) if known % ROW_BYTES == 0]
+        fits = (
+            op.induction_variable.type == emit.i32()
+            and all(each.operation.parent == op.operation and each.b in loop.loads for each in products)
+            and all(each.attribute("alpha") == 1.0 for each in products)
+            and all(each.may_stage(aligned) for each in loop.loads.values())
+            and not loop.needed & set(op.inner_iter_args)
+            and not any(list(each.regions) for each in loop.coordinates)
+            and all(map(loop._may_divide, mlir.within(kernel)))
+            and loop.chip != ""
+            and loop.stages > 1
+        )
+        return loop if fits else None
+
+    def _may_divide(self, op: ir.Operation) -> bool:
+        """Whether any number of threads can each do an operation for a part of its tiles."""
+        view = op.opview
+        if any(map(is_fragment, op.results)):
+            return False
+        if isinstance(view, arith.ConstantOp):
+            return not is_tile(view.result) or view.value.is_splat
+        if isinstance(view, StoreOp):
+            read = [each.op.source for each in self.loads.values()]
+            return is_memref(view.destination) and view.destination not in read
+        if isinstance(view, LoadOp) and view.fragment not in self.loads:
+            return is_memref(view.source) and not view.attribute("transpose")
+        return op.name.startswith(_DIVISIBLE)
+
+    def adds_to(self, product: GemmOp) -> int | None:
+        """The number of the carried sums to which a product is added; None if anything else uses them."""
+        for number, sums in enumerate(self.op.inner_iter_args):
+            if product.attribute("beta") and product.c[0] == sums and len(list(sums.uses)) == 1:
+                uses = [(use.owner.name, use.operand_number) for use in product.d.uses]
+                return number if uses == [("scf.yield", number)] else None
+        return None
+
+    def starts_at_zero(self, number: int) -> bool:
+        """Whether carried sums are zero before the loop."""
+        return mlir.splat(self.op.operands[3 + number]) == 0
+
+    def reads(self, product: GemmOp) -> bool:
+        """Whether `wgmma` and `tcgen05.mma` can read the tiles of a product where they are: stages of K-major
+        tiles, and with elements of 16 bits any stages, or A in registers.
+        """
+        loads = [self.loads.get(each) for each in (product.a, product.b)]
+        wide = product.a.type.element_type.width == 16
+        return wide or all(each is not None and each.k_major for each in loads)
+
+    def divides(self, m: int, n: int | None = None) -> bool:
+        """Whether all tiles, except for those in stages, have m rows (and n columns)."""
+        tiles = [each for op in mlir.within(self.kernel) for each in tiles_of(op)]
+        shapes = {tuple(each.type.shape) for each in tiles if each not in self.loads}
+        return all(len(shape) == 2 and shape == (m, n or shape[1]) for shape in shapes)
+
+    @property
+    def room(self) -> int:
+        """Bytes of shared memory for tiles."""
+        return CHIPS[self.chip].shared_bytes - _OTHER_BYTES
+
+    @property
+    def stages(self) -> int:
+        """How many stages there are."""
+        asked = self.op.attributes["stages"].value if "stages" in self.op.attributes else _MOST_STAGES
+        return int(min(asked, self.room // self.bytes))
+
+    def places(self, k: ir.Value) -> list[tuple[Load, ir.Value, ir.Value]]:
+        """The loads in the iteration of a number, with their rows and columns there."""
+        values = {self.op.induction_variable: k}
+        for op in self.coordinates:
+            mlir.clone(op, values)
+        corners = ((each, each.op.row, each.op.column) for each in self.loads.values())
+        return [(each, values.get(row, row), values.get(column, column)) for each, row, column in corners]
+
+
+def _is_natural(number: ir.Value) -> bool:
+    """Whether a number is known to be at least 0."""
+    owner = number.owner
+    if isinstance(owner, ir.Block):  # that of a loop is at least its first one
+        loop, is_first = owner.owner.opview, ir.BlockArgument(number).arg_number == 0
+        return isinstance(loop, scf.ForOp) and is_first and _is_natural(loop.operands[0])
+    if (constant := mlir.constant(number)) is not None:
+        return constant >= 0
+    return owner.name in ("gpu.block_id", "memref.dim") or (
+        owner.name in ("arith.addi", "arith.muli", "arith.divui", "arith.remui", "arith.index_cast")
+        and all(map(_is_natural, owner.operands))
+    )
+
+
+def tiles_of(op: ir.Operation) -> list[ir.Value]:
+    """The tiles that an operation returns or passes to its regions."""
+    passed = [each for region in op.regions for block in region.blocks for each in block.arguments]
+    return [each for each in (*op.results, *passed) if is_tile(each)]
+
+
+def touches_tiles(op: ir.Operation) -> bool:
+    """Whether an operation, or one in it, takes or returns tiles."""
+    return any(any(map(is_tile, (*each.operands, *tiles_of(each)))) for each in mlir.within(op))
+
+
+def types_of(product: GemmOp) -> tuple[str, str, str, int]:
+    """The types of A, B and the sums of an instruction that multiplies such tiles, and its K."""
+    a, b = (PTX_INPUTS.get(name, name) for name in product.elements)
+    sums = str(product.d.type.element_type).replace("i32", "s32")
+    return a, b, sums, 8 * _STEP_BYTES // product.a.type.element_type.width

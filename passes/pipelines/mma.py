@@ -1,0 +1,106 @@
+"""Pipelines with `mma.sync`: all warps multiply, and fill the stages by `cp.async`."""
+
+from collections.abc import Iterator
+
+from weft.dialects import tile
+from weft.dialects.tile import GemmOp
+from weft.isa.async_copy import CP_ASYNC
+from weft.isa.chips import LANES, WARPGROUP, WARPS
+from weft.isa.mma import SYNC, Sync
+from weft.isa.tensor_map import ROW_BYTES
+from weft.mlir import gpu, ir, nvvm
+from weft.passes.builders import emit
+from weft.passes.kernels.fragments import load_atoms, of_atoms
+from weft.passes.pipelines.loop import Load, Loop, types_of
+from weft.passes.pipelines.pipeline import Pipeline
+
+_NO_ROW = 1 << 30
+_SUMS_OF_FOUR_WARPS = 128 * 128
+
+
+class ByWarps(Pipeline):
+    """All warps multiply by `mma.sync`, and fill the stages by `cp.async`."""
+
+    @staticmethod
+    def grid(loop: Loop) -> tuple[int, int, int] | None:
+        """How many warps multiply, down and across, and in how many warpgroups they are; None where
+        `mma.sync` can't. Their parts have the least rows and columns together.
+        """
+        m, n, _ = loop.products[0].mnk
+        a, b, d, k = types_of(loop.products[0])
+        if SYNC.judge(Sync(f"m16n8k{k}", a, b, d, d), loop.chip) or loop.chip not in CP_ASYNC.chips():
+            return None
+        alike = all(each.a in loop.loads and types_of(each) == (a, b, d, k) for each in loop.products)
+        count = WARPS if m * n <= _SUMS_OF_FOUR_WARPS else 2 * WARPS
+        grids = [(down, count // down) for down in (1, 2, 4, 8) if down <= count]
+        legal = [each for each in grids if m % (16 * each[0]) == 0 and n % (8 * each[1]) == 0]
+        whole = all(each.mnk[2] % k == 0 for each in loop.products)
+        if not (legal and alike and whole and loop.divides(m, n)):
+            return None
+        return *min(legal, key=lambda each: m // each[0] + n // each[1]), count // WARPS
+
+    def write(self) -> None:
+        """Divides all tiles among the warps, which copy `ahead` iterations before they multiply."""
+        a, b, d, self.step = types_of(self.loop.products[0])
+        self.atom, *self.inputs, _ = Sync(f"m16n8k{self.step}", a, b, d, d).operands
+        self.ahead = self.loop.stages - 1
+        loop, block, op = self.loop, self.loop.kernel.body.blocks[0], self.loop.op
+        ops = [each.operation for each in block.operations]
+        self.set_launch(self.warpgroups * WARPGROUP)
+        with ir.InsertionPoint.at_block_begin(block):
+            self.place(emit.div(emit.thread(), LANES))
+        with ir.InsertionPoint(op):
+            self.allocate(ops[ops.index(op.operation) + 1 :])
+            first, end, step = op.operands[:3]
+            for number in range(self.ahead):
+                k = emit.add(first, emit.mul(step, number))
+                with emit.when(emit.less(k, end)):
+                    list(self._copies(loop.places(k), emit.value(number)))
+                nvvm.cp_async_commit_group()
+        self.divide(ops)
+        results = self.rebuild((0, self.ahead), self._begin, self._multiply, self._end)
+        with ir.InsertionPoint.after(results[0].owner):
+            nvvm.cp_async_wait_group(0)  # for the zeros
+
+    def _copies(
+        self, places: list[tuple[Load, ir.Value, ir.Value]], stage: ir.Value, has: ir.Value | None = None
+    ) -> Iterator[None]:
+        """Starts to copy the tiles of an iteration to a stage, one after the other; zeros unless the loop
+        `has` it.
+        """
+        for each, row, column in places:
+            row = row if has is None else emit.select(has, row, _NO_ROW)
+            source, part, (rows, columns) = each.op.source, each.stage(stage), each.edges
+            tile.copy_async(source, row, column, part, vector_bytes=ROW_BYTES, rows=rows, columns=columns)
+            yield
+
+    def _begin(self, number: ir.Value, read: ir.Value, write: ir.Value) -> None:
+        nvvm.cp_async_wait_group(self.ahead - 1)
+        gpu.barrier()
+        _, end, step = self.loop.op.operands[:3]
+        following = emit.add(number, emit.mul(step, self.ahead))
+        has = emit.less(following, end)
+        self.copying = self._copies(self.loop.places(emit.select(has, following, number)), write, has)
+
+    def _multiply(self, product: GemmOp, stage: ir.Value) -> ir.Value:
+        """A warp's part of a product, one instruction deep after the other."""
+        sums = product.c[0] if product.attribute("beta") else None
+        shapes = (self.rows, self.step), (self.step, self.columns)
+        parts = list[ir.Value]()
+        for k in range(0, product.mnk[2], self.step):
+            for value, atom, start, shape in zip(
+                (product.a, product.b), self.inputs, (self.row, self.column), shapes, strict=True
+            ):
+                load = self.loop.loads[value]
+                kind = of_atoms(atom, shape, load.element)
+                parts.append(load_atoms(load.stage(stage), start, k, kind, atom, load.k_major))
+            next(self.copying, None)  # one in a step, so that products hide their instructions
+            sums = tile.gemm(parts[-2], parts[-1], sums, product.d.type)
+        assert sums is not None
+        return sums
+
+    def _end(self, read: ir.Value, write: ir.Value) -> list[ir.Value]:
+        list(self.copying)
+        nvvm.cp_async_commit_group()
+        following = emit.add(read, 1)
+        return [emit.select(emit.equal(following, self.loop.stages), 0, following), read]

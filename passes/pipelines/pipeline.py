@@ -1,0 +1,157 @@
+"""What all pipelines have: stages of shared memory, and agents that divide the tiles of a kernel."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from weft import mlir
+from weft.dialects import launch_contract as contract
+from weft.dialects import tile
+from weft.dialects.schedule import SWIZZLES
+from weft.dialects.tile import BufferType, GemmOp, LoadOp, LoadRowOp, StoreOp, is_fragment
+from weft.isa.chips import WARPGROUP
+from weft.isa.family import Registers
+from weft.isa.tensor_map import ROW_BYTES
+from weft.mlir import arith, ir, nvvm, operations, scf
+from weft.passes.builders import emit
+from weft.passes.kernels.fragments import PAIR, of_atoms
+from weft.passes.kernels.matrices import panels
+from weft.passes.pipelines.loop import Loop, tiles_of
+
+
+def stages_of(shape: Sequence[int], element: Any, count: int) -> ir.Type:
+    """The type of `count` buffers of this shape, one after the other."""
+    rows, columns = shape
+    return BufferType.of((count, rows, columns), element, panels(rows, columns, element.width // 8, count))
+
+
+class Pipeline:
+    """How a loop is pipelined: by `down` x `across` agents, of which each has a part of all tiles of sums."""
+
+    atom: Registers
+    """The sums of an instruction."""
+    row: ir.Value | int
+    column: ir.Value | int
+
+    def __init__(self, loop: Loop, down: int, across: int, warpgroups: int) -> None:
+        self.loop, self.down, self.across, self.warpgroups = loop, down, across, warpgroups
+        m, n, _ = loop.products[0].mnk
+        self.rows, self.columns = m // down, n // across
+        self.staging = list[tuple[ir.Operation, ir.Value]]()
+        """The stores after the loop, and the buffers through which they go."""
+
+    def place(self, agent: ir.Value) -> None:
+        """Computes where an agent's part of tiles begins, by its number."""
+        self.row = emit.mul(emit.div(agent, self.across), self.rows)
+        self.column = emit.mul(emit.rem(agent, self.across), self.columns)
+
+    def allocate(self, after: Sequence[ir.Operation]) -> None:
+        """Builds the stages, and in the same memory buffers for tiles that are stored `after` the loop."""
+        first, *_ = loads = list(self.loop.loads.values())
+        for each in loads:
+            each.buffer = tile.alloc(stages_of(each.shape, each.element, self.loop.stages))
+        for store in (store for op in after for store in operations(op, StoreOp)):
+            kind = store.fragment.type
+            row_bits = kind.shape[1] * kind.element_type.width
+            if row_bits % (8 * min(SWIZZLES)) == 0 and kind.shape[0] * row_bits <= 8 * self.loop.room:
+                one = tile.stage_type(stages_of(kind.shape, kind.element_type, 1))
+                assert one is not None
+                self.staging.append((store.operation, tile.alloc(one, over=first.buffer)))
+
+    def divide(self, ops: Sequence[ir.Operation]) -> None:
+        """Leaves the part of an agent of each tile in these operations."""
+        for op in (inner for each in ops for inner in mlir.within(each)):
+            for value in (each for each in tiles_of(op) if each not in self.loop.loads):
+                part = self.rows, value.type.shape[1] // self.across
+                value.set_type(of_atoms(self.atom, part, value.type.element_type))
+            view = op.opview
+            if isinstance(view, arith.ConstantOp) and is_fragment(view.result):
+                splat = view.value.get_splat_value()
+                op.attributes["value"] = ir.DenseElementsAttr.get_splat(view.result.type, splat)
+            if isinstance(view, LoadOp | LoadRowOp | StoreOp) and view.fragment not in self.loop.loads:
+                with ir.InsertionPoint(op), op.location:
+                    self._move(view)
+
+    def _move(self, op: Any) -> None:
+        """Lets each agent load or store its part of a tile."""
+        for buffer in [buffer for store, buffer in self.staging if store == op.operation]:
+            self._store_through(op, buffer)
+            op.operation.erase()
+            return
+        corner = (self.column,) if isinstance(op, LoadRowOp) else (self.row, self.column)
+        for number, offset in enumerate(corner, len(op.operands) - len(corner)):
+            op.operation.operands[number] = emit.add(op.operands[number], offset)
+        width = PAIR * op.fragment.type.element_type.width // 8
+        op.attributes["vector_bytes"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), width)
+
+    def _store_through(self, op: StoreOp, buffer: ir.Value) -> None:
+        """Stores a tile through shared memory, from which each warpgroup stores whole rows."""
+        rows, columns = buffer.type.shape
+        rows //= self.warpgroups
+        first = emit.mul(emit.rem(emit.div(emit.thread(), WARPGROUP), self.warpgroups), rows)
+        barrier = {"barrierId": emit.value(1), "numberOfThreads": emit.value(self.warpgroups * WARPGROUP)}
+        nvvm.BarrierOp(**barrier)  # stages, or an earlier tile, are read
+        tile.store(op.fragment, buffer, emit.value(self.row), emit.value(self.column))
+        nvvm.BarrierOp(**barrier)
+        part = tile.slice_(buffer, emit.value(first), emit.value(0), (rows, columns))
+        tile.copy_out(part, op.destination, emit.add(op.row, first), op.column)
+
+    def rebuild(self, position: Sequence[int], begin: Any, multiply: Any, end: Any) -> list[ir.Value]:
+        """Rebuilds the loop, to carry a position in the stages, too. For a number and a position, `begin`
+        builds the start of the body, `multiply` a product, and `end` the next position. Returns the results.
+        """
+        old = self.loop.op
+        *body, last = [each.operation for each in old.body.operations]
+        with ir.InsertionPoint(old):
+            new = scf.ForOp(*old.operands[:3], [*old.operands[3:], *map(emit.value, position)])
+        carried = list(new.inner_iter_args)[-len(position) :]
+        with ir.InsertionPoint(new.body):
+            begin(new.induction_variable, *carried)
+            for before, after in zip(old.body.arguments, new.body.arguments, strict=False):
+                before.replace_all_uses_with(after)
+            for op in body:
+                new.body.append(op)
+                if isinstance(op.opview, GemmOp):
+                    op.results[0].replace_all_uses_with(multiply(op.opview, carried[0]))
+                    op.erase()
+            scf.yield_([*last.operands, *end(*carried)])
+        for value in self.loop.loads:
+            value.owner.erase()
+        for before, after in zip(old.results, new.results, strict=False):
+            before.replace_all_uses_with(after)
+        old.operation.erase()
+        return list(new.results)
+
+    def set_launch(self, threads: int) -> None:
+        """Sets the block size, and the alignment that copies by vectors need."""
+        kernel, read = self.loop.kernel, [each.op.source for each in self.loop.loads.values()]
+        kernel.attributes["known_block_size"] = ir.DenseI32ArrayAttr.get([threads, 1, 1])
+        if not contract.ALIGNED.on(kernel):
+            bytes_ = [ROW_BYTES if each in read else 1 for each in kernel.body.blocks[0].arguments]
+            contract.ALIGNED.set(kernel, ir.DenseI32ArrayAttr.get(bytes_))
+
+
+class FilledByTma(Pipeline):
+    """A pipeline with a ring of stages that one thread fills by TMA."""
+
+    ring: ir.Value
+
+    def allocate(self, after: Sequence[ir.Operation]) -> None:
+        super().allocate(after)
+        for each in self.loop.loads.values():
+            each.map = tile.tensor_map(each.op.source, tile.stage_type(each.buffer.type))
+
+    def each_stage(self, use: Callable[[ir.Value, list[ir.Value]], list[ir.Value]]) -> None:
+        """Builds a loop like the plain one, but with a position in the ring alone. `use` builds its body for
+        a number and a position, and returns the next one.
+        """
+        first, end, step = self.loop.op.operands[:3]
+        emit.loop(first, end, step, [emit.value(0), emit.value(0)], use)
+
+    def fill(self, k: ir.Value, position: list[ir.Value]) -> list[ir.Value]:
+        """Copies the tiles of an iteration to a stage, by one thread. Returns the next position."""
+        tile.acquire(self.ring, *position)
+        tile.expect(self.ring, position[0], self.loop.bytes)
+        full = tile.full_barrier(self.ring, position[0])
+        for each, row, column in self.loop.places(k):
+            tile.copy_async(each.map, row, column, each.stage(position[0]), barrier=full)
+        return list(tile.advance(self.ring, *position))

@@ -1,0 +1,95 @@
+"""Pipelines with `tcgen05.mma`: the first warp fills the stages by TMA, and the second one multiplies. All of
+them finish the sums, which are in tensor memory until then.
+"""
+
+from weft.dialects import tile
+from weft.dialects.tile import BufferType
+from weft.isa.chips import WARPGROUP, WARPS
+from weft.isa.family import Registers
+from weft.isa.tcgen05.descriptors import KINDS
+from weft.isa.tcgen05.mma_rows import MMA
+from weft.isa.tcgen05.tensor_layouts import LANES
+from weft.mlir import arith, ir
+from weft.passes.builders import emit, thread_ids
+from weft.passes.pipelines.loop import Loop, types_of
+from weft.passes.pipelines.pipeline import FilledByTma
+
+_MOST_COLUMNS = 256
+"""Columns of a product, of which two warpgroups finish half each if they are more than half as many."""
+
+
+class InTensorMemory(FilledByTma):
+    """One thread multiplies. The columns of the sums are divided among one or two warpgroups."""
+
+    atom = Registers("d", 8, "f32", "S[(4,2,2,8,4,2):(1@warpid,4,2,4@laneid,1@laneid,1)]", (LANES, 8))
+
+    @staticmethod
+    def grid(loop: Loop) -> tuple[int, int, int] | None:
+        """How many warpgroups there are, down and across, and in all; None where the loop does more than add
+        products up by `tcgen05.mma`.
+        """
+        m, n, _ = loop.products[0].mnk
+        for each in loop.products:
+            a, b, d, k = types_of(each)
+            kinds = (kind for kind in KINDS.values() if kind.scales is None and {a, b} <= set(kind.elements))
+            number = loop.adds_to(each)
+            if d != "f32" or not any(kinds) or each.mnk[2] % k or each.a not in loop.loads:
+                return None
+            if number is None or not (loop.starts_at_zero(number) and loop.reads(each)):
+                return None
+        used = [*loop.loads, *loop.products, *loop.coordinates]
+        only = len(loop.op.body.operations) == len(used) + 1 and len(loop.op.results) == len(loop.products)
+        if loop.chip not in MMA.chips() or m != LANES or n % 32 or n > _MOST_COLUMNS or not only:
+            return None
+        count = 1 if 2 * n <= _MOST_COLUMNS else 2
+        return (1, count, count) if loop.divides(m, n) else None
+
+    def write(self) -> None:
+        """Lets two threads fill the stages and multiply, in a region that gets all that follows the loop."""
+        loop, block = self.loop, self.loop.kernel.body.blocks[0]
+        ops = [each.operation for each in block.operations]
+        at, (m, n, _) = ops.index(loop.op.operation), loop.products[0].mnk
+        after, (first, end, _, *zeros) = ops[at + 1 : -1], loop.op.operands
+        self.set_launch(self.warpgroups * WARPGROUP)
+        with ir.InsertionPoint.at_block_begin(block):
+            self.place(emit.div(emit.thread(), WARPGROUP))
+        with ir.InsertionPoint(loop.op):
+            self.allocate(after)
+            self.divide(ops[: at + 1])
+            self.ring = tile.make_ring(loop.stages, 1, emptied_by="mma")
+            done = tile.make_ring(1, WARPS * self.warpgroups, filled_by="mma", emptied_by="warps")
+            with tile.tensor_memory():
+                region, begin = ir.InsertionPoint.current.block, emit.value(0)
+                kind = BufferType.of((m, n), ir.F32Type.get(), f"S[({m},{n}):(1@TLane,1@TCol)]", "tmem")
+                self.sums = {loop.adds_to(each): tile.alloc(kind) for each in loop.products}
+                with tile.role(0, warps=1), thread_ids.elected():
+                    self.each_stage(self.fill)
+                with tile.role(1, warps=1), thread_ids.elected():
+                    self.each_stage(self._multiply)
+                    tile.commit(done, begin)
+                tile.await_(done, begin, begin)
+                column, types = emit.value(self.column), [each.type for each in zeros]
+                results = emit.either(
+                    emit.less(first, end),
+                    types,
+                    lambda: [tile.load(self.sums[i], begin, column, kind) for i, kind in enumerate(types)],
+                    lambda: zeros,
+                )
+        for before, result in zip(loop.op.results, results, strict=True):
+            before.replace_all_uses_with(result)
+        loop.op.operation.erase()
+        for op in after:
+            region.append(op)
+        self.divide(after)
+
+    def _multiply(self, k: ir.Value, position: list[ir.Value]) -> list[ir.Value]:
+        """Multiplies the tiles of a stage, by one thread. Returns the next position."""
+        loop, (stage, _) = self.loop, position
+        adds = arith.cmpi(arith.CmpIPredicate.ne, k, loop.op.operands[0])
+        tile.await_(self.ring, *position)
+        for each in loop.products:
+            left, right, sums = loop.loads[each.a], loop.loads[each.b], self.sums[loop.adds_to(each)]
+            a, b, turned = left.stage(stage), right.stage(stage), left.transposed
+            tile.gemm_async(a, b, sums, adds, transpose_a=turned, transpose_b=right.transposed)
+        tile.release(self.ring, stage)
+        return list(tile.advance(self.ring, *position))

@@ -1,0 +1,90 @@
+"""Pipelines with `wgmma`: one or two warpgroups multiply, and another one fills the stages by TMA."""
+
+from weft.dialects import tile
+from weft.dialects.tile import GemmOp
+from weft.isa.chips import WARPGROUP
+from weft.isa.wgmma import MMA_ASYNC, MmaAsync
+from weft.isa.wgmma import M as WGMMA_ROWS
+from weft.mlir import arith, gpu, ir
+from weft.passes.builders import emit, thread_ids
+from weft.passes.kernels.fragments import undefined
+from weft.passes.pipelines.loop import Loop, touches_tiles, types_of
+from weft.passes.pipelines.pipeline import FilledByTma
+
+_REGISTERS = {1: (0, 0), 2: (24, 240)}
+"""Of a thread that fills stages, and of one that multiplies, by the warpgroups that do; 0: an equal share."""
+
+
+class ByWarpgroups(FilledByTma):
+    """Warpgroups multiply, each its rows. One product of each to carried sums is in flight."""
+
+    atom = MmaAsync("m64n8k16", "f16", "f16", "f32").operands[0]
+
+    @staticmethod
+    def grid(loop: Loop) -> tuple[int, int, int] | None:
+        """How many warpgroups multiply, down and across, and in all; None where `wgmma` can't."""
+        m = loop.products[0].mnk[0]
+        for each in loop.products:
+            (_, n, depth), (a, b, d, k) = each.mnk, types_of(each)
+            if MMA_ASYNC.judge(MmaAsync(f"m64n{n}k{k}", a, b, d), loop.chip) or depth % k:
+                return None
+        if m % WGMMA_ROWS or not all(map(loop.reads, loop.products)) or not loop.divides(m):
+            return None
+        count = 2 if m % (2 * WGMMA_ROWS) == 0 else 1
+        return count, 1, count
+
+    def write(self) -> None:
+        """Moves what handles tiles to a role of the warpgroups that multiply, and builds the other role."""
+        loop, (fills, multiplies) = self.loop, _REGISTERS[self.warpgroups]
+        ops = [each.operation for each in loop.kernel.body.blocks[0].operations][:-1]
+        at = ops.index(loop.op.operation)
+        moved = [*filter(touches_tiles, ops[:at]), *ops[at:]]
+        self.set_launch((self.warpgroups + 1) * WARPGROUP)
+        with ir.InsertionPoint(loop.op):
+            self.allocate(ops[at + 1 :])
+            self.ring = tile.make_ring(loop.stages, self.warpgroups)
+            gpu.barrier()
+            with tile.role(0, self.warpgroups, registers=multiplies) as number:
+                self.place(number)
+                role = ir.InsertionPoint.current.block
+            with tile.role(self.warpgroups, 1, registers=fills), thread_ids.one_thread():
+                self.each_stage(self.fill)
+        for op in moved:
+            role.append(op)
+        self.divide(moved)
+        adding = {each.d: loop.adds_to(each) for each in loop.products}
+        self.flying = {sums: number for sums, number in adding.items() if number is not None}
+        results = self.rebuild((0, 0, 0), self._begin, self._multiply, self._end)
+        for sums in (results[number] for number in self.flying.values()):
+            with ir.InsertionPoint.after(sums.owner):
+                (done,) = tile.wait_gemm(sums)
+            sums.replace_all_uses_except(done, done.owner.operation)
+
+    def _begin(self, number: ir.Value, stage: ir.Value, phase: ir.Value, late: ir.Value) -> None:
+        tile.await_(self.ring, stage, phase)
+        self.continues = arith.cmpi(arith.CmpIPredicate.ne, number, self.loop.op.operands[0])
+
+    def _multiply(self, product: GemmOp, stage: ir.Value) -> ir.Value:
+        """Starts a product. Waits for it, unless it is only added to sums that the loop carries."""
+        a, left, right = product.a, self.loop.loads.get(product.a), self.loop.loads[product.b]
+        turned = left is not None and left.transposed
+        if left is not None:
+            shape, row, column = (self.rows, product.mnk[2]), emit.value(self.row), emit.value(0)
+            a = left.stage(stage)
+            a = tile.slice_(a, column, row, shape[::-1]) if turned else tile.slice_(a, row, column, shape)
+        adds, number = bool(product.attribute("beta")), self.flying.get(product.d)
+        c, accumulate = product.c[0] if adds else undefined(product.d.type), emit.constant(emit.i1(), adds)
+        if number is not None and self.loop.starts_at_zero(number):
+            accumulate = self.continues  # rather than read zeros
+        b = right.stage(stage)
+        sums = tile.gemm_async(a, b, c, accumulate, transpose_a=turned, transpose_b=right.transposed)
+        return tile.wait_gemm(sums)[0] if number is None else sums
+
+    def _end(self, stage: ir.Value, phase: ir.Value, late: ir.Value) -> list[ir.Value]:
+        if self.flying:
+            tile.wait_gemm(pending=len(self.flying))
+            with emit.when(self.continues):
+                tile.release(self.ring, late)
+        else:
+            tile.release(self.ring, stage)
+        return [*tile.advance(self.ring, stage, phase), stage]
