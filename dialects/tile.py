@@ -49,12 +49,14 @@ from weft.dialects.tile_types import (
     index_complaint,
     is_buffer,
     is_fragment,
+    is_free,
     is_map,
     is_memref,
     is_tensor_buffer,
     is_tile,
     matrix_complaint,
 )
+from weft.dialects.tile_values import BroadcastOp, ConvertLayoutOp, CoordinateOp, ReduceOp
 from weft.isa.mma.matrix_moves import UNPACKED
 from weft.mlir import ir
 
@@ -62,8 +64,11 @@ from weft.mlir import ir
 __all__ = [
     "AddressOp",
     "AllocOp",
+    "BroadcastOp",
     "BufferType",
     "ClaimOp",
+    "ConvertLayoutOp",
+    "CoordinateOp",
     "CopyAsyncOp",
     "CopyOp",
     "CopyOutOp",
@@ -76,10 +81,13 @@ __all__ = [
     "MapType",
     "MatmulOp",
     "PeerOp",
+    "ReduceOp",
     "RingType",
     "SliceOp",
     "StageOp",
     "StoreElementOp",
+    "StoreOp",
+    "StoreRowOp",
     "TeamOp",
     "TensorMemoryOp",
     "Tile",
@@ -88,6 +96,7 @@ __all__ = [
     "gemm",
     "is_buffer",
     "is_fragment",
+    "is_free",
     "is_map",
     "is_tensor_buffer",
     "is_tile",
@@ -105,10 +114,11 @@ __all__ = [
 ]
 
 
-def _access_complaint(op: ir.OpView, fragment: ir.Value) -> str | None:
-    """Why a fragment can't be loaded or stored as a tile of two dimensions."""
-    if len(fragment.type.shape) != 2:
-        return f"expects a fragment of rank 2, got shape {list(fragment.type.shape)}"
+def _access_complaint(op: ir.OpView, fragment: ir.Value, *ranks: int) -> str | None:
+    """Why a fragment, of one of these ranks (2 by default), can't be loaded or stored."""
+    if len(fragment.type.shape) not in (ranks or (2,)):
+        legal = " or ".join(map(str, ranks or (2,)))
+        return f"expects a fragment of rank {legal}, got shape {list(fragment.type.shape)}"
     return vector_complaint(op, (0, 2, 4, 8, 16))
 
 
@@ -138,7 +148,7 @@ class LoadOp(Op, dialect=Tile, name="load", traits=[reads("source")]):
     decided_by_kind = True
 
     def check(self) -> str | None:
-        if not (is_fragment(self.fragment) or is_tile(self.fragment)):
+        if not is_fragment(self.fragment) and not (is_memref(self.source) and is_free(self.fragment)):
             return f"expects to return a tensor with a #tile.layout, got {self.fragment.type}"
         if is_memref(self.source):
             wrong = matrix_complaint("the source", self.source, ELEMENT_TYPES)
@@ -166,8 +176,8 @@ class LoadOp(Op, dialect=Tile, name="load", traits=[reads("source")]):
 
 
 class LoadRowOp(Op, dialect=Tile, name="load_row", traits=[reads("source")]):
-    """A fragment whose rows all hold the elements of a vector from `column` on, loaded by one warp or
-    warpgroup.
+    """The elements of a vector from `column` on: a fragment of one dimension, or one of two, whose rows all
+    hold them, loaded by one warp or warpgroup.
 
     The vector is a memref of rank 1, outside of which elements are zero, or a buffer of one row. With
     `vector_bytes` greater than an element's width, contiguous elements are loaded together if they are
@@ -181,7 +191,7 @@ class LoadRowOp(Op, dialect=Tile, name="load_row", traits=[reads("source")]):
     decided_by_kind = True
 
     def check(self) -> str | None:
-        if not (is_fragment(self.fragment) or is_tile(self.fragment)):
+        if not is_fragment(self.fragment) and not (is_memref(self.source) and is_free(self.fragment)):
             return f"expects to return a tensor with a #tile.layout, got {self.fragment.type}"
         if is_buffer(self.source):
             shape = self.source.type.shape
@@ -191,8 +201,25 @@ class LoadRowOp(Op, dialect=Tile, name="load_row", traits=[reads("source")]):
         else:
             wrong = matrix_complaint("the source", self.source, ELEMENT_TYPES, 1)
         wrong = wrong or index_complaint([self.column])
-        wrong = wrong or _access_complaint(self, self.fragment)
+        wrong = wrong or _access_complaint(self, self.fragment, 1, 2)
         return wrong or element_complaint(self.source, self.fragment)
+
+
+class StoreRowOp(Op, dialect=Tile, name="store_row", traits=[writes("destination")]):
+    """Stores a fragment of one dimension to a vector, a memref of rank 1, from `column` on. One of the lanes
+    that hold an element stores it. Elements outside of the vector are not written.
+    """
+
+    fragment: Operand
+    destination: Operand
+    column: Operand
+    decided_by_kind = True
+
+    def check(self) -> str | None:
+        if not is_tile(self.fragment) or len(self.fragment.type.shape) != 1:
+            return f"expects a tile of one dimension, got {self.fragment.type}"
+        wrong = matrix_complaint("the destination", self.destination, ELEMENT_TYPES, 1)
+        return wrong or index_complaint([self.column]) or element_complaint(self.fragment, self.destination)
 
 
 def _memory_complaint(op: ir.OpView, name: str, memory: ir.Value) -> str | None:
@@ -244,7 +271,7 @@ class StoreOp(Op, dialect=Tile, name="store", traits=[writes("destination")]):
     decided_by_kind = True
 
     def check(self) -> str | None:
-        if not (is_fragment(self.fragment) or is_tile(self.fragment)):
+        if not is_fragment(self.fragment) and not (is_memref(self.destination) and is_free(self.fragment)):
             return f"expects a tensor with a #tile.layout, got {self.fragment.type}"
         wrong = None
         if not is_buffer(self.destination):

@@ -13,6 +13,7 @@ from weft.isa.mma.fragments import REGISTER_BITS
 from weft.mlir import ext, ir
 
 EPILOGUE = "tile.epilogue"
+REDUCE = "tile.reduce"
 SUMS = ("f32", "i32", "f64")
 KINDS = ("#vector.kind<add>", "#vector.kind<maximumf>")
 AT_ONCE = 16
@@ -263,13 +264,15 @@ def _sum_of(memref: ir.Value) -> str:
 
 
 class YieldOp(Op, dialect=Tile, name="yield", traits=[ir.IsTerminatorTrait, Pure]):
-    """Ends the region of a `tile.epilogue` with the element of D."""
+    """Ends the region of a `tile.epilogue` with the element of D, or that of a `tile.reduce`."""
 
     element: Operand
 
     def check(self) -> str | None:
+        if self.operation.parent is not None and self.operation.parent.name == REDUCE:
+            return None
         if not (arguments := _arguments(self)):
-            return f"must be in a {EPILOGUE}"
+            return f"must be in a {EPILOGUE} or {REDUCE}"
         wanted = arguments[0].type
         if self.element.type != wanted:
             return f"expects a value of the type of the sum, {wanted}, got {self.element.type}"

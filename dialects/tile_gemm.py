@@ -6,7 +6,7 @@ from typing import Any
 from weft.dialects.effects import reads
 from weft.dialects.element_types import NARROW_TYPES, PTX_SCALES
 from weft.dialects.op import Op, Operand, Result, as_float, build
-from weft.dialects.tile_types import Tile, is_buffer, is_fragment, is_tile
+from weft.dialects.tile_types import Tile, is_buffer, is_fragment, is_free
 from weft.isa import block_scales
 from weft.mlir import ir
 
@@ -122,7 +122,7 @@ class GemmScaledOp(
 
 def _tile_complaint(tiles: Sequence[tuple[str, ir.Value]]) -> str | None:
     """Why a value isn't a tile of rank 2. None or all of them may lack a layout."""
-    undecided = all(is_tile(value) for _, value in tiles)
+    undecided = all(is_free(value) for _, value in tiles)
     for name, value in tiles:
         if not (undecided or is_fragment(value) or is_buffer(value)):
             return f"expects {name} to be a tensor with a #tile.layout or a tile.buffer, got {value.type}"

@@ -421,6 +421,11 @@ def is_fragment(value: ir.Value) -> bool:
 
 
 def is_tile(value: ir.Value) -> bool:
+    """Whether a value is a tile in registers, with a layout or without one."""
+    return is_free(value) or is_fragment(value)
+
+
+def is_free(value: ir.Value) -> bool:
     """Whether a value is a tile whose layout no pass has decided yet."""
     kind = value.type
     return isinstance(kind, ir.RankedTensorType) and kind.encoding is None and kind.has_static_shape

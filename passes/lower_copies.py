@@ -12,8 +12,9 @@ from weft.dialects.tile import (
     LoadOp,
     LoadRowOp,
     StoreOp,
+    StoreRowOp,
+    is_free,
     is_map,
-    is_tile,
 )
 from weft.dialects.tile_copies import ANY, BOTH, INSIDE, ZERO
 from weft.dialects.tile_roles import RoleOp
@@ -46,6 +47,7 @@ def run(module: ir.Operation) -> None:
         CopyTmemOp: tensor_memory_copies.copy,
         LoadOp: fragment_moves.load,
         LoadRowOp: fragment_moves.load_row,
+        StoreRowOp: fragment_moves.store_row,
         StoreOp: fragment_moves.store,
     }
     kinds = list(lowerings)
@@ -53,7 +55,7 @@ def run(module: ir.Operation) -> None:
         for op in sorted(operations(module, *kinds), key=lambda op: kinds.index(type(op))):
             if isinstance(op, CopyAsyncOp) and is_map(op.source):
                 raise refuse(op, "expects a memref, got a tile.map: run --lower-tma before --lower-copies")
-            if isinstance(op, (LoadOp, LoadRowOp, StoreOp)):
+            if isinstance(op, (LoadOp, LoadRowOp, StoreOp, StoreRowOp)):
                 _check_warps(op)
             with ir.InsertionPoint(op), op.location:
                 result = lowerings[type(op)](op)
@@ -62,9 +64,9 @@ def run(module: ir.Operation) -> None:
             op.operation.erase()
 
 
-def _check_warps(op: LoadOp | LoadRowOp | StoreOp) -> None:
+def _check_warps(op: LoadOp | LoadRowOp | StoreOp | StoreRowOp) -> None:
     """Raises WeftError where the fragment is a warpgroup's and some of its warps can't reach the op."""
-    if is_tile(op.fragment):
+    if is_free(op.fragment):
         raise refuse(op, f"expects a tensor with a #tile.layout, got {op.fragment.type}")
     if op.fragment.type.warps == 1:
         return
@@ -194,5 +196,5 @@ LOWER_COPIES = Pass(
     "lower-copies",
     "lower tile copies, loads and stores to cp.async, ldmatrix, tcgen05.ld, st and cp, and memory",
     run,
-    lowers=(CopyAsyncOp, CopyOp, CopyOutOp, CopyTmemOp, LoadOp, LoadRowOp, StoreOp),
+    lowers=(CopyAsyncOp, CopyOp, CopyOutOp, CopyTmemOp, LoadOp, LoadRowOp, StoreOp, StoreRowOp),
 )

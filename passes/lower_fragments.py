@@ -36,7 +36,8 @@ def run(module: ir.Operation) -> None:
 
 
 _CONTROL = (scf.ForOp, scf.IfOp, scf.WhileOp)
-_BY_ELEMENT = ("arith.", "math.", emit.SIGN_CAST, "tensor.splat")
+BY_ELEMENT = ("arith.", "math.", emit.SIGN_CAST, "tensor.splat")
+"""The beginnings of the names of operations on each element of tiles."""
 
 
 def _with_fragments(module: ir.Operation) -> list[ir.OpView]:
@@ -46,7 +47,7 @@ def _with_fragments(module: ir.Operation) -> list[ir.OpView]:
     def visit(op: ir.Operation) -> ir.WalkResult:
         if any(isinstance(value.type, FragmentType) for value in op.results):
             view = op.opview
-            if isinstance(view, _CONTROL) or op.name.startswith(_BY_ELEMENT):
+            if isinstance(view, _CONTROL) or op.name.startswith(BY_ELEMENT):
                 found.append(view)
         return ir.WalkResult.ADVANCE
 

@@ -12,6 +12,7 @@ from weft.errors import WeftError, shown
 from weft.isa.suggest import did_you_mean
 from weft.mlir import PassManager, ir
 from weft.passes import lower_gemm, lower_gemm_async
+from weft.passes.assign_layouts import ASSIGN_LAYOUTS
 from weft.passes.expand_matmul import EXPAND_MATMUL, KERNELS
 from weft.passes.lower_buffers import LOWER_BUFFERS
 from weft.passes.lower_claims import LOWER_CLAIMS
@@ -21,8 +22,10 @@ from weft.passes.lower_flags import LOWER_FLAGS
 from weft.passes.lower_fragments import LOWER_FRAGMENTS
 from weft.passes.lower_gemm import LOWER_GEMM
 from weft.passes.lower_gemm_async import LOWER_GEMM_ASYNC
+from weft.passes.lower_layouts import LOWER_LAYOUTS
 from weft.passes.lower_math import LOWER_MATH
 from weft.passes.lower_mma import LOWER_MMA
+from weft.passes.lower_reductions import LOWER_REDUCTIONS
 from weft.passes.lower_rings import LOWER_RINGS
 from weft.passes.lower_roles import LOWER_ROLES
 from weft.passes.lower_subgroups import LOWER_SUBGROUPS
@@ -71,6 +74,9 @@ PASSES = {p.flag: replace(p, of_kernels=False) for p in _OF_MODULES} | {
     for p in (
         EXPAND_MATMUL,
         PIPELINE_LOOPS,
+        ASSIGN_LAYOUTS,
+        LOWER_REDUCTIONS,
+        LOWER_LAYOUTS,
         ROUND_TF32,
         LOWER_TMA,
         LOWER_COPIES,

@@ -18,6 +18,14 @@ def softmax(x: w.In[BF16, "m n"], y: w.Out[BF16, "m n"], *, N, T):
     w.store((e * w.rcp(w.sum(e))).to(w.bf16), y[row, 0])
 
 
+@w.kernel(grid=lambda x, R: w.ceil_div(x.rows, R))
+def softmax_of_tiles(x: w.In[BF16, "m n"], y: w.Out[BF16, "m n"], *, N, R):
+    first = w.cta() * R
+    t = w.load(x[first, 0], (R, N), outside=-w.inf).to(w.f32)
+    e = w.exp(t - w.max(t, axis=1))
+    w.store((e * w.rcp(w.sum(e, axis=1))).to(w.bf16), y[first, 0])
+
+
 def of_rows(grid: Any) -> Any:
     """A kernel in which a cluster of `C` CTAs, each of `T` threads, has a row, and each CTA `N` columns."""
     return w.kernel(grid=grid, threads=lambda T: T, cluster=lambda C: C if C > 1 else None)

@@ -130,6 +130,14 @@ def prepared(
     return calls
 
 
+def in_tiles(kernel: Any, n: int, *args: object) -> dict[str, Any]:
+    """Calls of a kernel of Weft with tiles of several rows, of which a thread has at most 128 elements."""
+    N = triton.next_power_of_2(n)
+    return {
+        f"weft {R} x {N}": queued(kernel.prepare(*args, N=N, R=R)) for R in (4, 8, 16) if R * N <= 1 << 14
+    }
+
+
 def distance(got: torch.Tensor, wanted: torch.Tensor) -> float:
     return float((got.double() - wanted).abs().max() / wanted.abs().max())
 
@@ -146,6 +154,7 @@ def of_rows(m: int, n: int, has: Callable[[str], bool]) -> Iterator[Case]:
     if has("softmax"):
         calls = {
             **prepared(ours.softmax, n, x, y),
+            **in_tiles(ours.softmax_of_tiles, n, x, y),
             **tuned(theirs.t_softmax, lambda _: m, x, y, n, blocks=blocks),
             "torch": lambda: torch.softmax(x, 1),
         }

@@ -101,8 +101,8 @@ and `slice_` have an underscore, because Python uses these names. Each pass lowe
 | type | meaning |
 |---|---|
 | `!tile.buffer<array<i64: M, N>, T, #tile.layout<"S[…]">, "shared">` | a tile in shared memory |
-| `tensor<MxNxT, #tile.layout<"S[…]">>` | a tile in registers |
-| `tensor<MxNxT>` | a tile for which a pass decides a layout |
+| `tensor<MxNxT, #tile.layout<"S[…]">>` | a tile in registers; `arith`, `math` and `scf` take it |
+| `tensor<MxNxT>` | a tile in registers whose layout `--assign-layouts` chooses |
 | `!tile.map<array<i64: M, N>, T, #tile.layout<"S[…]">>` | a matrix from or to which TMA copies tiles |
 | `!tile.ring<N : i64>` | the mbarriers of a pipeline of N stages |
 
@@ -228,6 +228,7 @@ _SUBJECTS = {
     "tile_copies": "copies between global and shared memory",
     "tile_buffers": "buffers and their parts",
     "tile": "loads and stores of fragments",
+    "tile_values": "reductions, broadcasts, coordinates and layouts of fragments",
     "tile_gemm": "products of fragments of a warp",
     "tile_async": "asynchronous products of warpgroups and in tensor memory",
     "tile_sums": "sums of warpgroups in named registers",

@@ -2,7 +2,7 @@
 
 from weft import mlir
 from weft.dialects import dialects
-from weft.dialects.tile_types import Tile, is_fragment
+from weft.dialects.tile_types import Tile, is_tile
 from weft.errors import Diagnostic, WeftError
 from weft.mlir import gpu, ir, operations
 from weft.passes.analysis import upstream_operations
@@ -13,7 +13,7 @@ _LOWERED = (
     *("builtin", "func", "gpu", "nvvm", "llvm", "scf", "cf", "arith", "math", "index", "ub"),
     *("memref", "vector", "affine"),
 )
-_OF_TILES = "tensor.splat"  # which makes a tile, if its type has a layout
+_OF_TILES = "tensor.splat"  # which makes a tile
 _MOST_REPORTED = 5
 _PRODUCTS = ("matmul", "contract", "mmt4d", "matvec", "vecmat", "dot")
 _HINTS = {
@@ -39,7 +39,7 @@ def check(module: ir.Module | ir.OpView, *, tiles: bool = True) -> None:
     def visit(op: ir.Operation) -> ir.WalkResult:
         if is_plain(op):
             return ir.WalkResult.SKIP  # which --outline-linalg makes a kernel of
-        on_tile = tiles and op.name == _OF_TILES and is_fragment(op.results[0])
+        on_tile = tiles and op.name == _OF_TILES and is_tile(op.results[0])
         if op.name.partition(".")[0] not in (*_LOWERED, *ours) and not on_tile:
             complaints.append(_complaint(op))
             return ir.WalkResult.SKIP

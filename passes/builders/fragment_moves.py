@@ -7,11 +7,20 @@ from typing import Any
 from weft.dialects import mma, tile
 from weft.dialects.instruction import repeated
 from weft.dialects.op import refuse
-from weft.dialects.tile import LoadOp, LoadRowOp, StoreOp, is_buffer, is_tensor_buffer
+from weft.dialects.tile import (
+    FragmentType,
+    LoadOp,
+    LoadRowOp,
+    StoreOp,
+    StoreRowOp,
+    is_buffer,
+    is_tensor_buffer,
+)
 from weft.isa.chips import describe
 from weft.isa.family import Family, operand_text
 from weft.isa.global_stores import STORE, Store
 from weft.isa.mma.matrix_moves import LDMATRIX, STMATRIX
+from weft.layout import Iter, Layout
 from weft.mlir import arith, ir, llvm, vector
 from weft.passes.builders import (
     addresses,
@@ -287,13 +296,13 @@ def _load_global(op: LoadOp) -> ir.Value:
 def load_row(op: LoadRowOp) -> ir.Value:
     """Loads each of the lane's columns once, for all of its rows."""
     thread_ids.threads_of(op)
-    kind = op.fragment.type
+    kind = _of_rows(op.fragment.type)
     start = emit.add(op.column, _lane_offset(op, kind)[1])
     columns = [column for _, _, _, column in _runs(op, kind, 1)]
     distinct = sorted(set(columns))
     if is_buffer(op.source):
-        values = _row_of_buffer(op, start, distinct)
-        return _repeated(kind, columns, dict(zip(distinct, values, strict=True)))
+        values = _row_of_buffer(op, kind, start, distinct)
+        return _repeated(op.fragment.type, columns, dict(zip(distinct, values, strict=True)))
     source = Vector(op.source)
 
     def loaded_runs(width: int) -> list[ir.Value]:
@@ -310,14 +319,34 @@ def load_row(op: LoadRowOp) -> ir.Value:
         runs = _runs(op, kind, width)
         whole, kinds = _whole(source, start, runs), [source.element] * len(distinct)
         values = emit.either(whole, kinds, lambda: loaded_runs(width), lambda: loaded_runs(1))
-    return _repeated(kind, columns, dict(zip(distinct, values, strict=True)))
+    return _repeated(op.fragment.type, columns, dict(zip(distinct, values, strict=True)))
 
 
-def _row_of_buffer(op: LoadRowOp, start: ir.Value, columns: Sequence[int]) -> list[ir.Value]:
+def _of_rows(kind: ir.Type) -> ir.Type:
+    """The type of a fragment; of one of one dimension, as that of its only row."""
+    if len(kind.shape) > 1:
+        return kind
+    layout = Layout((Iter(1, 1), *kind.layout.shard), kind.layout.replica)
+    return FragmentType.of((1, *kind.shape), kind.element_type, layout)
+
+
+def store_row(op: StoreRowOp) -> None:
+    """Stores each element of a vector that is inside of the memory, by one of the lanes that hold it."""
+    thread_ids.threads_of(op)
+    kind, destination, stored = _of_rows(op.fragment.type), Vector(op.destination), _stored(op.fragment)
+    start = emit.add(op.column, _lane_offset(op, kind)[1])
+    with emit.when(thread_ids.first_of_copies(kind.layout)):
+        for register, _, _, column in _runs(op, kind, 1):
+            at = emit.add(start, column)
+            with emit.when(destination.has(at)):
+                llvm.store(stored(register, 1), destination.element_of(at))
+
+
+def _row_of_buffer(op: LoadRowOp, kind: ir.Type, start: ir.Value, columns: Sequence[int]) -> list[ir.Value]:
     """The elements at some columns of a buffer of one row: each run of them by one load."""
     shared, base = SharedTile(op.source.type), tile.address(op.source)
     width = max(int(op.attribute("vector_bytes")) // shared.bytes, 1)
-    runs = _runs(op, op.fragment.type, width)
+    runs = _runs(op, kind, width)
     if wrong := shared.run_complaint(width):
         raise refuse(op, wrong)
     assert len({column for *_, column in runs}) * width == len(columns), "each column is in one run"

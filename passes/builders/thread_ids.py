@@ -11,7 +11,8 @@ from math import prod
 from weft.dialects.op import kernel_of, refuse
 from weft.isa.chips import LANES, WARPGROUP, WARPS
 from weft.isa.tcgen05.pairs import PAIR
-from weft.mlir import ir, nvvm
+from weft.layout import Layout
+from weft.mlir import arith, ir, nvvm
 from weft.passes.builders import emit
 from weft.passes.builders.instructions import assembly
 
@@ -54,6 +55,14 @@ def digit(axis: str, stride: int, extent: int) -> ir.Value:
     else:
         number = warp() if stride * extent <= WARPS else emit.div(emit.thread(), LANES)
     return emit.rem(emit.div(number, stride), extent)
+
+
+def first_of_copies(layout: Layout) -> ir.Value:
+    """Whether the lane holds the first copy of its elements: an i1."""
+    first = arith.constant(emit.i1(), 1)
+    for it in layout.replica:
+        first = arith.andi(first, emit.equal(digit(it.axis, it.stride, it.extent), 0))
+    return first
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from weft.dialects import launch_contract as contract
 from weft.dialects import tile
 from weft.dialects.element_types import PTX_INPUTS
 from weft.dialects.schedule import SWIZZLES
-from weft.dialects.tile import GemmOp, LoadOp, StoreOp, is_fragment, is_tile
+from weft.dialects.tile import GemmOp, LoadOp, StoreOp, is_fragment, is_free
 from weft.dialects.tile_copies import BOTH, ZERO
 from weft.dialects.tile_types import is_memref
 from weft.isa.chips import CHIPS
@@ -51,7 +51,7 @@ class Load:
         them.
         """
         return (
-            is_tile(self.op.fragment)
+            is_free(self.op.fragment)
             and self.op.source in aligned
             and self.shape[1] * self.element.width % (8 * min(SWIZZLES)) == 0
             and all(isinstance(each.owner.opview, GemmOp) for each in self.op.fragment.uses)
@@ -111,7 +111,7 @@ class Loop:
         if any(map(is_fragment, op.results)):
             return False
         if isinstance(view, arith.ConstantOp):
-            return not is_tile(view.result) or view.value.is_splat
+            return not is_free(view.result) or view.value.is_splat
         if isinstance(view, StoreOp):
             read = [each.op.source for each in self.loads.values()]
             return is_memref(view.destination) and view.destination not in read
@@ -182,12 +182,12 @@ def _is_natural(number: ir.Value) -> bool:
 def tiles_of(op: ir.Operation) -> list[ir.Value]:
     """The tiles that an operation returns or passes to its regions."""
     passed = [each for region in op.regions for block in region.blocks for each in block.arguments]
-    return [each for each in (*op.results, *passed) if is_tile(each)]
+    return [each for each in (*op.results, *passed) if is_free(each)]
 
 
 def touches_tiles(op: ir.Operation) -> bool:
     """Whether an operation, or one in it, takes or returns tiles."""
-    return any(any(map(is_tile, (*each.operands, *tiles_of(each)))) for each in mlir.within(op))
+    return any(any(map(is_free, (*each.operands, *tiles_of(each)))) for each in mlir.within(op))
 
 
 def types_of(product: GemmOp) -> tuple[str, str, str, int]:

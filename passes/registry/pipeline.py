@@ -428,8 +428,9 @@ WEFT_KERNEL = Pipeline(
 WEFT_TO_INSTRUCTIONS = Pipeline(
     "weft-to-instructions",
     "from tile ops to one op per instruction",
-    "pipeline-loops,round-tf32,lower-tma,lower-copies,lower-gemm,lower-gemm-async,lower-tensor-memory,lower-rings,"
-    "lower-claims,lower-flags,lower-roles,lower-buffers,lower-fragments," + _CLEAN,
+    "pipeline-loops,assign-layouts,lower-reductions,lower-layouts,round-tf32,lower-tma,lower-copies,lower-gemm,"
+    "lower-gemm-async,lower-tensor-memory,lower-rings,lower-claims,lower-flags,lower-roles,lower-buffers,"
+    "lower-fragments," + _CLEAN,
 )
 
 WEFT_TO_LLVM = Pipeline(

@@ -98,7 +98,7 @@ with ir.Context(load_on_create_dialects=()):
 ir.StringAttr.value = property(lambda attribute: attribute.value_bytes.decode("utf-8", "backslashreplace"))
 
 
-_UPSTREAM = ("arith", "builtin", "func", "gpu", "llvm", "memref", "nvvm", "scf", "vector")
+_UPSTREAM = ("arith", "builtin", "func", "gpu", "llvm", "math", "memref", "nvvm", "scf", "tensor", "vector")
 
 
 def find_dialects_in(package: str, names: Iterable[str]) -> None:

@@ -232,7 +232,8 @@ def test_representations_are_known_to_python():
     def kernel(x: w.In["m n", w.f32]):
         with w.role():
             t = w.load(x[0, 0], (64, 8))
-            assert repr(t).startswith("<a fragment of 64 x 8 w.f32, ")
+            assert repr(t).startswith("<a fragment of 64 x 8 w.f32>")
+            assert ", S[" in repr(w.by_lanes(t))
             assert f"{[x[0, 0], x[0, 0] + 1.0]}" == "[<an element of the array 'x'>, <a value of w.f32>]"
 
     kernel.module()

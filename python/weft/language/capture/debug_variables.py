@@ -13,17 +13,20 @@ from types import FrameType
 from typing import Any
 
 from weft.dialects import tile
+from weft.dialects.tile import is_fragment
 from weft.ir import callers
+from weft.language.capture import trace
 from weft.language.capture.python_objects import LIBRARIES
 from weft.language.capture.tracing_state import keeps_variables
 from weft.language.operations.products import Pending
 from weft.language.values.buffers import Buffer
-from weft.language.values.dtypes import NUMBERS
+from weft.language.values.dtypes import NUMBERS, DType
 from weft.language.values.fragments import Fragment
 from weft.language.values.rings import Ring
-from weft.language.values.scalars import Loaded, Scalar
+from weft.language.values.scalars import Loaded, Scalar, dtype_of
 from weft.language.values.stages import Slot
 from weft.mlir import arith, ir, llvm, vector
+from weft.passes import assign_layouts
 from weft.passes.builders import emit
 
 MARK = "weft.variable"
@@ -123,10 +126,28 @@ def name_value(name: str, value: object) -> None:
             operands, letters = _words(value.value)
             _mark(name, "scalar", value.dtype.shown, operands=operands, letters=letters)
     elif isinstance(value, Fragment) and _usable(value.value):
-        operands, letters = _words(value.lane)
-        shape = "x".join(map(str, value.shape))
-        details = value.dtype.shown, shape, str(value.layout)
-        _mark(name, "fragment", *details, operands=operands, letters=letters)
+        if value.is_free:
+            here = arith.constant(ir.IntegerType.get_signless(1), 0).owner
+            trace.current().unplaced.append((here, name, value.value))
+        else:
+            _mark_fragment(name, value.value, value.dtype)
+
+
+def name_unplaced() -> None:
+    """Names the fragments whose layout wasn't decided when they got their names."""
+    current = trace.current()
+    if current.unplaced:
+        assign_layouts.run(current.function.operation)
+    for here, name, value in current.unplaced:
+        if is_fragment(value):
+            with ir.InsertionPoint(here), here.location:
+                _mark_fragment(name, value, dtype_of(value.type))
+
+
+def _mark_fragment(name: str, value: ir.Value, dtype: DType) -> None:
+    operands, letters = _words(tile.to_lane(value))
+    details = dtype.shown, "x".join(map(str, value.type.shape)), str(value.type.layout)
+    _mark(name, "fragment", *details, operands=operands, letters=letters)
 
 
 def _mark_buffer(name: str, value: ir.Value) -> None:

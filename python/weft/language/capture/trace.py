@@ -12,10 +12,9 @@ from weft.isa.async_copy import TMA
 from weft.isa.chips import BARRIERS, WARPGROUP
 from weft.language.capture import tracing_state
 from weft.language.messages.mistakes import mistake
-from weft.language.values import registers
 from weft.layout import Layout
 from weft.mlir import gpu, ir, nvvm
-from weft.passes.builders import emit
+from weft.passes.builders import emit, registers
 from weft.passes.kernels.cluster import await_previous_launch, begin_cluster
 
 _UNFINISHED = (
@@ -135,6 +134,7 @@ class Trace:
     loads: list[ir.Operation] = field(default_factory=list)  # of flat vectors, so far
     scratch: dict[object, ir.Value] = field(default_factory=dict)  # shared memory of reductions across warps
     messages: list[str] = field(default_factory=list)  # of w.check
+    unplaced: list[Any] = field(default_factory=list)  # variables for a debugger that have no layout yet
     around: Any = None  # what the kernel's function reads that isn't made in it
     regions: list[Any] = field(default_factory=list)  # of the loops and branches around what is built
     fixed: dict[int, tuple[object, str, Any, Any]] = field(default_factory=dict)  # objects that can't change

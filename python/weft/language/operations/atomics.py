@@ -7,7 +7,6 @@ from weft.isa.async_copy import ADDED_TYPES
 from weft.isa.atomics import BF16_ADD
 from weft.language.capture import trace
 from weft.language.messages.mistakes import mistake
-from weft.language.operations import reductions
 from weft.language.operations.gathers import Gathered, each_element
 from weft.language.operations.loads import check_written, copy_buffer, end_of_tma, put_for_tma
 from weft.language.operations.products import Pending
@@ -16,13 +15,13 @@ from weft.language.operations.tile_vectors import elements_inside
 from weft.language.values import operators
 from weft.language.values.bounds import inside
 from weft.language.values.buffers import Buffer, Element, Elements, element_address
-from weft.language.values.coordinates import Coordinates, column, row
+from weft.language.values.coordinates import Coordinates, of_lanes
 from weft.language.values.dtypes import DTYPES, DType, bf16, f16, f32, f64, i32, i64, u32, u64
 from weft.language.values.fragments import Fragment
 from weft.language.values.matrices import Place
 from weft.language.values.scalars import Scalar, as_scalar, dtype_of
 from weft.mlir import arith, ir, llvm, nvvm
-from weft.passes.builders import addresses, atomics, emit
+from weft.passes.builders import addresses, atomics, emit, thread_ids
 from weft.passes.kernels import matrices
 
 _ACQUIRE, _BOTH = llvm.AtomicOrdering.acquire, llvm.AtomicOrdering.acq_rel
@@ -278,10 +277,10 @@ def _before(change: Callable[[], ir.Value], *, shared: bool) -> Scalar:
 def _change_tile(name: str, to: Place, fragment: Fragment) -> None:
     matrix, corner = to.memref(), to.corner
     rows, columns = (
-        _along(of(fragment), start, matrices.size(matrix, axis))
-        for axis, (of, start) in enumerate(zip((row, column), corner, strict=True))
+        _along(of_lanes(fragment, axis), start, matrices.size(matrix, axis))
+        for axis, start in enumerate(corner)
     )
-    with emit.when(reductions.first_of_copies(fragment.layout)):
+    with emit.when(thread_ids.first_of_copies(fragment.layout)):
         for (down, has_row), (across, has_column), element in zip(
             rows, columns, fragment.elements(), strict=True
         ):

@@ -9,13 +9,12 @@ from weft.isa.chips import LANES, WARPGROUP, WARPS
 from weft.language.capture import trace
 from weft.language.messages.mistakes import mistake
 from weft.language.operations import shared_exchange
-from weft.language.values import registers
 from weft.language.values.buffers import buffer_type
 from weft.language.values.dtypes import i1
 from weft.language.values.fragments import Fragment, layout_for, zeros
 from weft.layout import Layout
 from weft.mlir import ir, vector
-from weft.passes.builders import emit
+from weft.passes.builders import emit, registers
 from weft.passes.kernels.epilogue import Piece, pieces
 
 _ROW_LANES = 8  # whose accesses are 128 bytes, once through the banks of shared memory

@@ -10,18 +10,16 @@ from weft.isa.chips import LANES, WARPGROUP, WARPS
 from weft.isa.mma.fragments import REGISTER_BITS
 from weft.language.capture import trace
 from weft.language.messages.mistakes import mistake
-from weft.language.operations import reductions
-from weft.language.values import registers
 from weft.language.values.bounds import inside, may_begin_before
 from weft.language.values.buffers import Buffer
-from weft.language.values.coordinates import row
+from weft.language.values.coordinates import of_lanes
 from weft.language.values.foreign import Foreign
 from weft.language.values.fragments import Fragment
 from weft.language.values.matrices import Place
 from weft.language.values.scalars import Scalar, as_scalar
 from weft.layout import Layout
 from weft.mlir import arith, ir, llvm, vector
-from weft.passes.builders import addresses, emit
+from weft.passes.builders import addresses, emit, registers, thread_ids
 
 _CONVERSIONS = "arith.", "vector.bitcast", "tile.from_lane", "tile.to_lane"
 _RUNS = (8, 4)  # elements of a thread that follow each other
@@ -97,7 +95,7 @@ def store(fragment: Fragment, to: Place, via: object, rows: object) -> None:
     vector_ = _Vector(to, fragment.shape[0], fragment.layout)
     elements = emit.elements(emit.bits(fragment.lane, addresses.stored_type(fragment.dtype.type)))
     stores = (partial(vector_.store, elements, width) for width in (vector_.width, 1))
-    with emit.when(reductions.first_of_copies(fragment.layout)):
+    with emit.when(thread_ids.first_of_copies(fragment.layout)):
         vector_.either([], *stores)
 
 
@@ -136,7 +134,7 @@ class _Vector:
         self.bytes, self.count = matrix.dtype.bytes, count
         row_of = [emit.as_index(each) for each in (*outer, 0)]
         self._row = addresses.element(matrix.value, row_of)
-        numbers = row(Fragment.placed((count,), layout))
+        numbers = of_lanes(Fragment.placed((count,), layout))
         self.first: ir.Value = (numbers.base + Scalar(self.start)).value
         self.offsets = numbers.offsets
         self._address = self._at(self.first)

@@ -6,16 +6,14 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from weft.language.messages.mistakes import mistake
-from weft.language.operations import reductions
-from weft.language.values import registers
 from weft.language.values.bounds import existing
-from weft.language.values.coordinates import column
+from weft.language.values.coordinates import of_lanes
 from weft.language.values.dtypes import DType, i32
 from weft.language.values.foreign import Foreign
 from weft.language.values.fragments import Fragment, common, layout_for, spread, together
 from weft.language.values.scalars import Scalar, as_scalar
 from weft.mlir import arith, ir, llvm, memref
-from weft.passes.builders import addresses, emit
+from weft.passes.builders import addresses, emit, registers, thread_ids
 from weft.passes.kernels import matrices
 
 
@@ -128,7 +126,7 @@ def each_element(
             raise mistake(
                 f"expects a number or a fragment of the shape of the indices, {index_tile}, got {fragment}"
             )
-    with emit.when(reductions.first_of_copies(fitted.layout)):
+    with emit.when(thread_ids.first_of_copies(fitted.layout)):
         for element, index in zip(fitted.elements(), indices, strict=True):
             with emit.when(_inside(to, index)):
                 build(element, index)
@@ -137,7 +135,7 @@ def each_element(
 def store(fragment: Fragment, to: Gathered) -> None:
     """Stores the elements of a fragment, but not where an index is outside of the array."""
     if to.is_of_rows and len(fragment.shape) == 2:
-        with emit.when(reductions.first_of_copies(fragment.layout)):
+        with emit.when(thread_ids.first_of_copies(fragment.layout)):
             _Rows(to, fragment.shape, fragment).store(fragment)
         return
     each_element(fragment, to, to.write)
@@ -177,7 +175,7 @@ class _Rows:
         self.of, self.shape = of, shape
         self.layout = layout_for(shape, like)
         tile = Fragment.placed(shape, self.layout)
-        columns = column(tile) + of.indices[-1]
+        columns: Any = of_lanes(tile, 1) + of.indices[-1]
         self.start, self.offsets = columns.base.value, columns.offsets
         self.at = [self._elements(each) for each in of.indices[:-1]]
         value = of.matrix.value

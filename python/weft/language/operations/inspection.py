@@ -12,7 +12,7 @@ from weft.language.messages.mistakes import mistake
 from weft.language.operations import reductions
 from weft.language.operations.roles import once
 from weft.language.values.buffers import Buffer
-from weft.language.values.coordinates import column, row
+from weft.language.values.coordinates import of_lanes
 from weft.language.values.dtypes import NUMBERS, f64, i1, i32, i64, u32, u64
 from weft.language.values.fragments import Fragment
 from weft.language.values.rings import Ring
@@ -20,7 +20,7 @@ from weft.language.values.scalars import Scalar, as_scalar, condition, converted
 from weft.language.values.stages import Slot
 from weft.layout import Layout
 from weft.mlir import gpu, ir
-from weft.passes.builders import emit
+from weft.passes.builders import emit, thread_ids
 from weft.system import output_files, processes
 
 
@@ -37,8 +37,8 @@ def print_(*values: object) -> None:
         return
     trace.current().check_whole_warps("w.print of a tile or vector")
     (fragment,) = fragments
-    axes = [axis(fragment) for axis in (row, column)[: len(fragment.shape)]]
-    with emit.when(reductions.first_of_copies(fragment.layout)):
+    axes = [of_lanes(fragment, axis) for axis in range(len(fragment.shape))]
+    with emit.when(thread_ids.first_of_copies(fragment.layout)):
         for register, element in enumerate(fragment.elements()):
             index = [Scalar(emit.value(emit.add(each.base.value, each.offsets[register]))) for each in axes]
             _printed([_At(index, Scalar(element)) if each is fragment else each for each in values])

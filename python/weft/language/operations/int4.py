@@ -15,7 +15,6 @@ from weft.language.operations.maths import minimum
 from weft.language.operations.products import warp_gemm
 from weft.language.operations.roles import thread
 from weft.language.operations.tile_vectors import load_column
-from weft.language.values import registers
 from weft.language.values.buffers import Buffer
 from weft.language.values.dtypes import DType, bf16, f16, f32, i32
 from weft.language.values.fragments import Fragment, zeros
@@ -24,7 +23,7 @@ from weft.language.values.scalars import Scalar, as_scalar
 from weft.language.values.stages import Slot
 from weft.layout.int4_layout import DEPTH, LINES, ROWS, WORDS
 from weft.mlir import arith, ir, vector
-from weft.passes.builders import emit
+from weft.passes.builders import emit, registers
 from weft.passes.kernels import matrices
 
 Index = int | Scalar

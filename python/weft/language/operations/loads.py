@@ -15,17 +15,16 @@ from weft.language.operations.gathers import Gathered
 from weft.language.operations.maths import chosen
 from weft.language.operations.products import Pending
 from weft.language.operations.roles import one_thread, warpgroup_barrier
-from weft.language.values import registers
 from weft.language.values.bounds import existing, may_begin_before
 from weft.language.values.buffers import Buffer, Elements
-from weft.language.values.coordinates import column, row
+from weft.language.values.coordinates import column, of_lanes, row
 from weft.language.values.dtypes import NUMBERS, DType, i32
-from weft.language.values.fragments import Fragment, check_like, layout_for
+from weft.language.values.fragments import Fragment, check_like, free_type, layout_for
 from weft.language.values.matrices import Place
 from weft.language.values.scalars import Scalar, as_scalar
 from weft.layout import Layout
 from weft.mlir import arith, gpu, ir, llvm, nvvm, scf
-from weft.passes.builders import addresses, emit
+from weft.passes.builders import addresses, emit, registers
 from weft.passes.builders.addresses import Matrix
 from weft.passes.builders.instructions import assembly
 from weft.passes.kernels import matrices
@@ -76,7 +75,7 @@ def limited(matrix: ir.Value, first_row: ir.Value, rows: ir.Value | None) -> ir.
 def _rows(place: Place, shape: tuple[int, ...], layout: Layout, rows: ir.Value | None = None) -> Gathered:
     """The rows of a tile as those of a gather or scatter, whose indices may be outside of the array."""
     first_row, first_column = map(Scalar, place.corner)
-    local = row(Fragment.placed(shape[:1], registers.without_axis(layout, shape, 1)))
+    local = of_lanes(Fragment.placed(shape[:1], registers.without_axis(layout, shape, 1)))
     numbers: Any = local + first_row
     if rows is not None:
         numbers = chosen(local < Scalar(emit.value(rows)), numbers, -1)
@@ -129,14 +128,16 @@ def load(
         raise mistake(flat_vectors.shape_complaint(shape))
     source.check_matrix("w.load_row and w.load_column load vectors")
     source.matrix.check_element(source.indices, "a tile's first index")
-    layout = layout_for(shape, like)
-    if tile_may_begin_before(source):
-        return load_tile(source, shape, layout, outside)
-    kind = FragmentType.of(shape, source.dtype.type, layout)
+    kind = free_type(shape, source.dtype) if like is None else None
+    if kind is None or tile_may_begin_before(source):
+        layout = layout_for(shape, like)
+        if tile_may_begin_before(source):
+            return load_tile(source, shape, layout, outside)
+        kind = FragmentType.of(shape, source.dtype.type, layout)
     first_row, first_column = source.corner
     matrix = source.memref()
     loaded = Fragment(
-        tile.load(matrix, first_row, first_column, kind, vector_bytes=_vector_bytes(source, layout, shape))
+        tile.load(matrix, first_row, first_column, kind, vector_bytes=_vector_bytes(source, kind))
     )
     if is_zero(outside):
         return loaded
@@ -169,12 +170,14 @@ def _from_buffer(source: Buffer, like: Fragment | None) -> Fragment:
     return Fragment(loaded)
 
 
-def _vector_bytes(place: Place, layout: Layout, shape: tuple[int, ...]) -> int:
-    """The bytes that a lane can access at once; 0 for single elements."""
-    run = registers.run(layout, shape)
-    bytes_ = min(run * place.dtype.bytes, registers.MOST_BYTES)
-    aligned = place.matrix.aligned and place.matrix.rank > 1
-    return bytes_ if aligned and run > 1 else 0
+def _vector_bytes(place: Place, kind: ir.Type) -> int:
+    """The bytes that a lane can access at once, at most where it has no layout yet; 0 for single elements."""
+    if not place.matrix.aligned or place.matrix.rank <= 1:
+        return 0
+    if not isinstance(kind, FragmentType):
+        return registers.MOST_BYTES
+    run = registers.run(kind.layout, kind.shape)
+    return min(run * place.dtype.bytes, registers.MOST_BYTES) if run > 1 else 0
 
 
 def store(
@@ -241,7 +244,7 @@ def store(
     if tile_may_begin_before(to):
         store_tile(fragment, to, count)
         return
-    vector_bytes = _vector_bytes(to, fragment.layout, fragment.shape)
+    vector_bytes = _vector_bytes(to, fragment.type)
     matrix = limited(to.memref(), first_row, count)
     tile.store(fragment.value, matrix, first_row, first_column, vector_bytes=vector_bytes)
 

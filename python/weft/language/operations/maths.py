@@ -25,7 +25,7 @@ def _unary(
         return _of_python(value, name, python)
     value = _operand(value, name)
     result = build(value.value)
-    return Scalar(result) if isinstance(value, Scalar) else Fragment(result)
+    return Scalar(result) if isinstance(value, Scalar) else Fragment(result, value.axis)
 
 
 def _of_python(value: float, name: str, python: Callable[[float], float]) -> float:
@@ -239,7 +239,7 @@ def chosen(choice: Fragment | Scalar, a: object, b: object) -> Fragment:
     tile_ = common([each for each in (choice, a, b) if isinstance(each, Fragment)])
     condition, first, second = (_as_tile(each, tile_, dtype) for each in (choice, a, b))
     same(first.dtype, second.dtype)
-    return Fragment(arith.select(condition.value, first.value, second.value))
+    return Fragment(arith.select(condition.value, first.value, second.value), tile_.axis)
 
 
 def _as_tile(value: object, tile_: Fragment, dtype: DType) -> Fragment:

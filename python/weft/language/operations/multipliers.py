@@ -12,12 +12,11 @@ from weft.isa.family import Registers
 from weft.isa.mma import SYNC, Sync
 from weft.isa.wgmma import columns_complaint
 from weft.language.messages.mistakes import mistake
-from weft.language.values import registers
 from weft.language.values.buffers import Buffer
 from weft.language.values.fragments import Fragment
 from weft.layout import Layout
 from weft.mlir import arith, ir
-from weft.passes.builders import emit, thread_ids
+from weft.passes.builders import emit, registers, thread_ids
 from weft.passes.kernels.fragments import undefined
 
 

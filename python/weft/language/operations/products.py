@@ -9,12 +9,12 @@ from weft.language.capture import trace
 from weft.language.capture.carried import Carried
 from weft.language.messages.mistakes import at, mistake
 from weft.language.operations.multipliers import WarpProducts
-from weft.language.values import registers
 from weft.language.values.buffers import Buffer
 from weft.language.values.dtypes import DType, bf16, e4m3, e5m2, f16, f32, i8, i32, u8
 from weft.language.values.fragments import Fragment
 from weft.language.values.scalars import dtype_of
 from weft.mlir import ir
+from weft.passes.builders import registers
 
 _BY_RING = "in a role that writes a ring of such buffers (ring.write)"
 _MULTIPLIED = (f16, bf16, f32, e4m3, e5m2, i8, u8)

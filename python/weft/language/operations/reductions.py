@@ -5,7 +5,9 @@ and of warps through shared memory.
 from collections.abc import Callable
 
 from weft.dialects import tile
-from weft.dialects.tile import FragmentType
+from weft.dialects.op import build
+from weft.dialects.tile import FragmentType, ReduceOp
+from weft.dialects.tile_epilogue import YieldOp
 from weft.errors import shown
 from weft.isa.chips import LANES, THREAD_REGISTERS, WARPGROUP, WARPS
 from weft.language.capture import trace
@@ -13,7 +15,7 @@ from weft.language.messages.mistakes import mistake
 from weft.language.operations import roles, shared_exchange
 from weft.language.operations.maths import chosen
 from weft.language.operations.roles import warpgroup_barrier
-from weft.language.values import operators, registers
+from weft.language.values import operators
 from weft.language.values.coordinates import column, row
 from weft.language.values.dtypes import i1
 from weft.language.values.foreign import Foreign
@@ -21,20 +23,7 @@ from weft.language.values.fragments import Fragment, from_first
 from weft.language.values.scalars import Loaded, Scalar, condition
 from weft.layout import Iter, Layout
 from weft.mlir import arith, ir, nvvm
-from weft.passes.builders import emit, thread_ids, votes
-
-
-def first_of_copies(layout: Layout) -> ir.Value:
-    """Whether the lane holds the first copy of its elements: an i1."""
-    first = arith.constant(emit.i1(), 1)
-    for it in layout.replica:
-        first = arith.andi(first, emit.equal(digit(it), 0))
-    return first
-
-
-def digit(it: Iter) -> ir.Value:
-    """The digit of the number of a lane or of a warp that an iterator of a layout has, in 0..extent - 1."""
-    return thread_ids.digit(it.axis, it.stride, it.extent)
+from weft.passes.builders import emit, registers, thread_ids, votes
 
 
 def reduced(name: str, values: list[ir.Value]) -> ir.Value:
@@ -85,7 +74,7 @@ def _of_lane(x: Fragment, name: str) -> ir.Value:
     value = reduced(name, x.elements())
     if name != "add" or all(it.extent == 1 for it in x.layout.replica):
         return value
-    return arith.select(first_of_copies(x.layout), value, emit.constant(value.type, 0))
+    return arith.select(thread_ids.first_of_copies(x.layout), value, emit.constant(value.type, 0))
 
 
 def columns_across_warps(
@@ -134,6 +123,9 @@ def _reduce(x: object, name: str, axis: int | None, within: str | None) -> Fragm
         raise mistake(f"axis must be {axes}, of {x}, got {axis}")
     if within not in (None, "lane"):
         raise mistake(f"within must be None or 'lane', got {within!r}")
+    if x.is_free and axis == 1 and within is None:
+        trace.current().check_whole_warps("a reduction along axis 1")
+        return _built(x, name, axis)
     distances = registers.shuffles(x.layout, x.shape, axis)
     through = axis == 0 and within is None and distances is None
     if through:
@@ -146,20 +138,38 @@ def _reduce(x: object, name: str, axis: int | None, within: str | None) -> Fragm
     lanes = within == "lane"
     if not lanes:
         trace.current().check_whole_warps(f"a reduction along axis {axis}")
-    layout = registers.without_axis(x.layout, x.shape, axis, lanes)
-    other = x.shape[1 - axis]
-    count = 2 ** len(distances or ()) if lanes else 1
-    shape = ((other, count) if axis == 1 else (count, other)) if lanes else (other,)
+    if not lanes and not through:
+        return _built(x, name, axis)
     groups = dict[int, list[ir.Value]]()
     for point, element in zip(registers.registers_of(x.layout, x.shape), x.elements(), strict=True):
         groups.setdefault(point[1 - axis], []).append(element)
     folded = {key: reduced(name, elements) for key, elements in groups.items()}
-    if not lanes:
-        folded = {key: across_lanes(value, name, distances or ()) for key, value in folded.items()}
     if through:
+        folded = {key: across_lanes(value, name, distances or ()) for key, value in folded.items()}
         return columns_across_warps(x, folded, lambda values: reduced(name, values))
-    order = [point[1 - axis] if lanes else point[0] for point in registers.registers_of(layout, shape)]
+    layout = registers.without_axis(x.layout, x.shape, axis, lanes)
+    other, count = x.shape[1 - axis], 2 ** len(distances or ())
+    shape = (other, count) if axis == 1 else (count, other)
+    order = [point[1 - axis] for point in registers.registers_of(layout, shape)]
     return Fragment.of_lane(emit.vector_of([folded[key] for key in order]), shape, layout)
+
+
+def _built(x: Fragment, name: str, axis: int) -> Fragment:
+    """The reduction along an axis of a tile, of which a warp has all elements."""
+    element, shape = x.type.element_type, (x.shape[1 - axis],)
+    kind = ir.RankedTensorType.get(shape, element)
+    if not x.is_free:
+        kind = FragmentType.of(shape, element, registers.without_axis(x.layout, x.shape, axis))
+    made = ir.Operation.create(
+        ReduceOp.OPERATION_NAME,
+        results=[kind],
+        operands=[x.value],
+        attributes={"axis": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), axis)},
+        regions=1,
+    )
+    with ir.InsertionPoint(made.regions[0].blocks.append(element, element)) as at:
+        build(YieldOp, operands=[operators.apply(name, *at.block.arguments)])
+    return Fragment(made.result, 1 - axis)
 
 
 def _checked_axis(x: object, axis: object, name: str) -> int | None:

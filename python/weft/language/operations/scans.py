@@ -11,14 +11,14 @@ from weft.language.capture import trace
 from weft.language.messages.mistakes import mistake
 from weft.language.operations import reductions
 from weft.language.operations import shared_exchange as groups
-from weft.language.values import operators, registers
-from weft.language.values.coordinates import column, row
+from weft.language.values import operators
+from weft.language.values.coordinates import of_lanes
 from weft.language.values.dtypes import i1
 from weft.language.values.fragments import Fragment, from_first
 from weft.language.values.scalars import Scalar, as_scalar, dtype_of
 from weft.layout import MEMORY, Iter
 from weft.mlir import arith, ir, nvvm
-from weft.passes.builders import emit, thread_ids
+from weft.passes.builders import emit, registers, thread_ids
 
 Values = tuple[ir.Value, ...]
 
@@ -255,12 +255,12 @@ def _of_warps(
     lines, base = 1, emit.value(0)
     if len(x.shape) == 2:
         lines = x.shape[1 - axis]
-        base = (row if axis else column)(x).base.value
+        base = of_lanes(x, 1 - axis).base.value
     slots = [emit.add(base, held.index(digits) * lines + (line[0] if line else 0)) for line, digits in blocks]
-    stores = reductions.first_of_copies(x.layout)
+    stores = thread_ids.first_of_copies(x.layout)
     for it in inner:
         if it.axis == "laneid":
-            stores = arith.andi(stores, emit.equal(reductions.digit(it), 0))
+            stores = arith.andi(stores, emit.equal(thread_ids.digit(it.axis, it.stride, it.extent), 0))
     warps = x.layout.span("warpid")
     _, warp = groups.group(warps)
     totals = [block.total.values for block in blocks.values()]
@@ -300,7 +300,7 @@ def _of_threads(values: Values, law: Law) -> Values:
 
 def _lanes(values: Values, it: Iter, law: Law) -> tuple[Part, Values]:
     """The values of lanes with smaller digits, combined, and those of all lanes."""
-    digit = reductions.digit(it)
+    digit = thread_ids.digit(it.axis, it.stride, it.extent)
     up_to, distance = Part(values), 1
     while distance < it.extent:
         other = _of_lane(up_to.values, distance * it.stride, nvvm.ShflKind.up)

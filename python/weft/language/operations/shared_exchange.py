@@ -11,12 +11,11 @@ from weft.language.capture import trace
 from weft.language.messages.mistakes import mistake
 from weft.language.operations import roles
 from weft.language.operations.roles import warpgroup_barrier
-from weft.language.values import registers
 from weft.language.values.dtypes import f32
 from weft.language.values.scalars import operand
 from weft.layout import Iter, Layout
 from weft.mlir import ir, llvm
-from weft.passes.builders import addresses, emit, thread_ids
+from weft.passes.builders import addresses, emit, registers, thread_ids
 from weft.passes.builders.emit import Number
 
 

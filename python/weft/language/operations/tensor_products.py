@@ -24,13 +24,12 @@ from weft.language.capture import trace
 from weft.language.messages.mistakes import at, mistake
 from weft.language.operations.multipliers import Multiplier, Product, check_order
 from weft.language.operations.roles import one_thread, warpgroup_barrier
-from weft.language.values import registers
 from weft.language.values.buffers import Buffer
 from weft.language.values.dtypes import f32
 from weft.language.values.fragments import Fragment
 from weft.layout import Iter, Layout
 from weft.mlir import arith, ir
-from weft.passes.builders import emit
+from weft.passes.builders import emit, registers
 
 MOST_PENDING = 8
 """The barriers of a warpgroup: as many of its latest products can be waited for."""

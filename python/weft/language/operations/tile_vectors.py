@@ -7,19 +7,17 @@ from weft.dialects.tile import FragmentType
 from weft.isa.chips import WARPS
 from weft.language.capture import trace
 from weft.language.messages.mistakes import mistake
-from weft.language.operations import reductions
 from weft.language.operations.loads import check_no_outside, check_written, is_zero
-from weft.language.values import registers
 from weft.language.values.bounds import inside, may_begin_before
 from weft.language.values.buffers import Buffer
-from weft.language.values.coordinates import row
-from weft.language.values.dtypes import DType, i32
+from weft.language.values.coordinates import of_lanes
+from weft.language.values.dtypes import i32
 from weft.language.values.fragments import Fragment, check_like
 from weft.language.values.matrices import Matrix, Place
 from weft.language.values.scalars import as_scalar
-from weft.layout import Iter, Layout
+from weft.layout import Layout
 from weft.mlir import ir, llvm, memref
-from weft.passes.builders import addresses, emit
+from weft.passes.builders import addresses, emit, registers, thread_ids
 from weft.passes.kernels import matrices
 
 
@@ -36,37 +34,54 @@ def load_row(source: object, *, like: Fragment, outside: object = 0) -> Fragment
             raise mistake(f"w.load_row expects a buffer of 1 x {like.shape[-1]} or more, got {source}")
         return _vector_of_buffer(source, _of_columns(like), like.columns)
     place = _element(source, "w.load_row")
-    layout, columns, start = _of_columns(like), like.columns, place.indices[-1].value
-    if not is_zero(outside) or may_begin_before(start) or place.row()[0] is not None:
-        return _by_elements(place, layout, columns, outside)
-    last = place.matrix.value
-    if place.matrix.rank > 1:
-        last = matrices.vector_of(last, *[each.value for each in place.indices[:-1]])
-    loaded = tile.load_row(last, start, _row_type(columns, place.dtype, layout))
-    return Fragment.of_lane(tile.to_lane(loaded), (columns,), layout)
+    if not is_zero(outside) or _is_special(place):
+        return _by_elements(place, _of_columns(like), like.columns, outside)
+    _check_columns(like)
+    if like.is_free:
+        return _free(place, like.columns, 1)
+    kind = FragmentType.of((like.columns,), place.dtype.type, _of_columns(like))
+    return Fragment(tile.load_row(_along(place), place.indices[-1].value, kind))
 
 
-def _of_columns(like: object) -> Layout:
-    """The layout of a vector of the columns of a fragment."""
+def _is_special(place: Place) -> bool:
+    """Whether a vector from this element on may begin before the array, or be of a row that doesn't exist."""
+    return may_begin_before(place.indices[-1].value) or place.row()[0] is not None
+
+
+def _along(place: Place) -> ir.Value:
+    """The vector of an array's elements along the last dimension, a memref of rank 1."""
+    if place.matrix.rank == 1:
+        return place.matrix.value
+    return matrices.vector_of(place.matrix.value, *[each.value for each in place.indices[:-1]])
+
+
+def _free(place: Place, count: int, axis: int) -> Fragment:
+    """A vector of an array that has no layout yet."""
+    kind = ir.RankedTensorType.get([count], place.dtype.type)
+    bytes_ = registers.MOST_BYTES if place.matrix.aligned else 0
+    return Fragment(tile.load_row(_along(place), place.indices[-1].value, kind, vector_bytes=bytes_), axis)
+
+
+def _check_columns(like: object) -> None:
+    """Raises WeftError for a fragment without columns."""
     if not isinstance(like, Fragment) or not like.has_columns:
         hint = ": use w.load_column for it" if isinstance(like, Fragment) else ""
         raise mistake(f"like must be a tile with columns, or a vector of columns, got {like}{hint}")
+
+
+def _of_columns(like: Fragment) -> Layout:
+    """The layout of a vector of the columns of a fragment."""
+    _check_columns(like)
     return like.layout if len(like.shape) == 1 else registers.without_axis(like.layout, like.shape, 0)
-
-
-def _row_type(columns: int, dtype: DType, layout: Layout) -> ir.Type:
-    """The type of a vector in this layout as a fragment of one row."""
-    return FragmentType.of((1, columns), dtype.type, Layout((Iter(1, 1), *layout.shard), layout.replica))
 
 
 def _vector_of_buffer(source: Buffer, layout: Layout, columns: int) -> Fragment:
     """The first elements of the only row of a buffer as a vector in this layout."""
     source.read_by_lanes()
-    kind = _row_type(columns, source.dtype, layout)
-    bytes_ = min(registers.run(kind.layout, (1, columns)) * source.dtype.bytes, registers.MOST_BYTES)
+    kind = FragmentType.of((columns,), source.dtype.type, layout)
+    bytes_ = min(registers.run(layout, (columns,)) * source.dtype.bytes, registers.MOST_BYTES)
     width = bytes_ if bytes_ > source.dtype.bytes else 0
-    loaded = tile.load_row(source.value, emit.value(0), kind, vector_bytes=width)
-    return Fragment.of_lane(tile.to_lane(loaded), (columns,), layout)
+    return Fragment(tile.load_row(source.value, emit.value(0), kind, vector_bytes=width))
 
 
 def load_column(source: object, *, like: Fragment, outside: object = 0) -> Fragment:
@@ -80,8 +95,12 @@ def load_column(source: object, *, like: Fragment, outside: object = 0) -> Fragm
         check_no_outside(outside)
     if not isinstance(like, Fragment):
         raise mistake(f"like must be a tile, got {like}")
-    layout = like.layout if len(like.shape) == 1 else registers.without_axis(like.layout, like.shape, 1)
     rows = like.shape[0]
+    if like.is_free and not isinstance(source, Buffer):
+        place = _element(source, "w.load_column")
+        if is_zero(outside) and not _is_special(place):
+            return _free(place, rows, 0)
+    layout = like.layout if len(like.shape) == 1 else registers.without_axis(like.layout, like.shape, 1)
     if isinstance(source, Buffer):
         if source.shape[0] != 1 or rows % source.shape[1]:
             raise mistake(f"w.load_column expects a buffer of 1 x {rows} or a divisor of it, got {source}")
@@ -111,7 +130,7 @@ def _repeated(source: Buffer, layout: Layout, rows: int) -> Fragment:
     """The elements of the only row of a buffer, which follow each other again and again."""
     source.read_by_lanes()
     kind, count = addresses.stored_type(source.dtype.type), source.shape[1]
-    base, numbers = tile.address(source.value), row(Fragment.placed((rows,), layout))
+    base, numbers = tile.address(source.value), of_lanes(Fragment.placed((rows,), layout))
     elements = []
     for offset in numbers.offsets:
         number = emit.rem(emit.add(numbers.base.value, offset), count)
@@ -122,7 +141,7 @@ def _repeated(source: Buffer, layout: Layout, rows: int) -> Fragment:
 
 def vector_indices(vector: Fragment, place: Place) -> tuple[list[ir.Value], ir.Value]:
     """The index along the last dimension of each of a lane's elements of a vector of rows, and its end."""
-    base = row(vector)
+    base = of_lanes(vector)
     start = emit.add(base.base.value, place.indices[-1].value)
     return [emit.add(start, each) for each in base.offsets], place.row()[2]
 
@@ -137,7 +156,7 @@ def elements_inside(
     start = to.indices[-1].value
     if rows is not None:
         limit = emit.minimum(limit, emit.add(start, as_scalar(rows, i32).value))
-    with emit.when(reductions.first_of_copies(vector.layout)):
+    with emit.when(thread_ids.first_of_copies(vector.layout)):
         for number, element in zip(numbers, vector.elements(), strict=True):
             with emit.when(inside(number, limit, start)):
                 yield element, element_at(to, number)
@@ -171,6 +190,9 @@ def store_column(vector: Fragment, to: object, *, rows: object = None) -> None:
     if not isinstance(to, Place) or len(to.indices) != to.matrix.rank:
         raise mistake(f"expects an element of an array, with all its indices, or a buffer, got {to}")
     check_written(to, vector.dtype)
+    if vector.is_free and rows is None and not _is_special(to):
+        tile.store_row(vector.value, _along(to), to.indices[-1].value)
+        return
     for element, indices in elements_inside(vector, to, rows):
         memref.store(element, to.matrix.value, indices)
 
@@ -183,9 +205,9 @@ def _vector_to_buffer(vector: Fragment, buffer: Buffer, rows: object) -> None:
     if buffer.shape != shape or buffer.dtype != vector.dtype:
         raise mistake(f"expects a buffer of {' x '.join(map(str, shape))} {vector.dtype}, got {buffer}")
     buffer.written_by_lanes()
-    base, numbers = tile.address(buffer.value), row(vector)
+    base, numbers = tile.address(buffer.value), of_lanes(vector)
     elements = emit.elements(emit.bits(vector.lane, addresses.stored_type(vector.dtype.type)))
-    with emit.when(reductions.first_of_copies(vector.layout)):
+    with emit.when(thread_ids.first_of_copies(vector.layout)):
         for offset, element in zip(numbers.offsets, elements, strict=True):
             number = emit.add(numbers.base.value, offset)
             address = addresses.offset(base, emit.value(emit.mul(number, buffer.dtype.bytes)))

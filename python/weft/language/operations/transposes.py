@@ -8,12 +8,11 @@ from weft.isa.chips import WARPS
 from weft.isa.mma.matrix_moves import STMATRIX, Stmatrix
 from weft.language.capture import trace
 from weft.language.messages.mistakes import mistake
-from weft.language.values import registers
 from weft.language.values.buffers import Buffer
 from weft.language.values.fragments import Fragment
 from weft.layout import Layout
 from weft.mlir import ir, llvm, nvvm, vector
-from weft.passes.builders import addresses, emit, thread_ids
+from weft.passes.builders import addresses, emit, registers, thread_ids
 from weft.passes.builders.instructions import assembly
 from weft.passes.builders.shared_tiles import SharedTile, split_point
 

@@ -1,18 +1,20 @@
 """Tiles in the registers of a warpgroup."""
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
+from weft import mlir
 from weft.dialects import tile
 from weft.dialects.tile import FragmentType
 from weft.errors import WeftError, shown
 from weft.ir import callers
-from weft.isa.chips import REGISTERS, THREAD_REGISTERS
+from weft.isa.chips import REGISTERS, THREAD_REGISTERS, WARPGROUP, WARPS
 from weft.language.capture import trace
 from weft.language.capture.carried import Carried
 from weft.language.messages.mistakes import at, check_value, mistake
 from weft.language.operations import shared_exchange
-from weft.language.values import operators, registers
+from weft.language.values import operators
 from weft.language.values.dtypes import NUMBERS, DType, checked_type, f32, i32
 from weft.language.values.scalars import (
     Scalar,
@@ -26,8 +28,8 @@ from weft.language.values.scalars import (
     same,
 )
 from weft.layout import Layout
-from weft.mlir import ir, tensor, vector
-from weft.passes.builders import emit
+from weft.mlir import ir, tensor
+from weft.passes.builders import emit, registers
 
 COLUMN_STEP = 8
 """The columns of the sums of `w.gemm` are a multiple of this."""
@@ -36,22 +38,45 @@ COLUMN_STEP = 8
 class Fragment(operators.Operators, Carried):
     """A tile in the registers of a warpgroup, of rows x columns, or a vector of its rows or of its columns.
 
-    `layout` specifies which lane holds which element. Operators work element by element. Numbers, and vectors
-    of the rows or of the columns, apply to the whole tile.
+    `layout` specifies which lane holds which element. A fragment without `like=` has none until an operation
+    needs it: `--assign-layouts` chooses one otherwise. Operators work element by element. Numbers, and
+    vectors of the rows or of the columns, apply to the whole tile.
     """
 
     __hash__ = object.__hash__
 
     value: ir.Value
     """The SSA value of the fragment as a whole."""
+    axis = 0
+    """Of a vector without a layout: 0 for one of rows, 1 for one of columns."""
 
-    def __init__(self, value: ir.Value) -> None:
+    def __init__(self, value: ir.Value, axis: int = 0) -> None:
         check_value(value, "Fragment")
         self.value = value
-        self.shape: tuple[int, ...] = value.type.shape
-        self.layout: Layout = value.type.layout
+        self.shape: tuple[int, ...] = tuple(value.type.shape)
+        self.axis = axis
+        self._layout: Layout | None = value.type.layout if tile.is_fragment(value) else None
         self.where = callers.here()
         self._check_fits()
+
+    @property
+    def layout(self) -> Layout:
+        """Where its elements are. A fragment that has no layout gets that of the sums of `w.gemm`."""
+        if self._layout is None:
+            is_row = len(self.shape) == 1 and self.axis == 1
+            self.place(_placed((1, *self.shape) if is_row else self.shape, None)[1])
+        assert self._layout is not None
+        return self._layout
+
+    @property
+    def is_free(self) -> bool:
+        """Whether its layout isn't decided yet."""
+        return self._layout is None
+
+    def place(self, layout: Layout) -> None:
+        """Decides on the layout of a fragment that has none."""
+        self.value = _in_layout(self.value, FragmentType.of(self.shape, self.dtype.type, layout))
+        self._layout = layout
 
     @staticmethod
     def of_lane(lane: ir.Value, shape: Sequence[int], layout: Layout) -> "Fragment":
@@ -62,14 +87,15 @@ class Fragment(operators.Operators, Carried):
     def placed(shape: Sequence[int], layout: Layout) -> "Fragment":
         """A shape and a layout, without a value."""
         made = Fragment.__new__(Fragment)
-        made.shape, made.layout, made.where = tuple(shape), layout, callers.here()
+        made.shape, made._layout, made.where = tuple(shape), layout, callers.here()
         return made
 
     def _check_fits(self) -> None:
         """Raises WeftError for more registers than a thread has: the compiler would spill them."""
         kind, current = self.value.type, trace.current()
         role, bits = current.role, kind.element_type.width
-        needed = kind.registers * bits // 32 if bits > 1 else 0
+        count = math.prod(self.shape) // WARPGROUP if self.is_free else kind.registers
+        needed = count * bits // 32 if bits > 1 else 0
         share = min(REGISTERS // current.threads, THREAD_REGISTERS)
         most = share if role is None else role.registers or THREAD_REGISTERS
         if needed <= most:
@@ -92,6 +118,7 @@ class Fragment(operators.Operators, Carried):
     @property
     def lane(self) -> ir.Value:
         """The vector of a lane's elements."""
+        _ = self.layout
         owner = self.value.owner
         known = None if isinstance(owner, ir.Block) else owner.opview
         return known.lane if isinstance(known, tile.FromLaneOp) else tile.to_lane(self.value)
@@ -114,7 +141,9 @@ class Fragment(operators.Operators, Carried):
     @property
     def has_columns(self) -> bool:
         """Whether it is a tile, or a vector of columns, which all warps have."""
-        return len(self.shape) == 2 or all(it.axis != "warpid" or it.extent == 1 for it in self.layout.shard)
+        if self.is_free or len(self.shape) == 2:
+            return len(self.shape) == 2 or self.axis == 1
+        return all(it.axis != "warpid" or it.extent == 1 for it in self.layout.shard)
 
     @property
     def T(self) -> "Fragment":
@@ -129,16 +158,23 @@ class Fragment(operators.Operators, Carried):
 
     @property
     def type(self) -> ir.Type:
-        """The type: a tensor with a layout."""
-        return FragmentType.of(self.shape, self.dtype.type, self.layout)
+        """The type: a tensor, with a layout if it is decided."""
+        if self._layout is None:
+            return self.value.type
+        return FragmentType.of(self.shape, self.dtype.type, self._layout)
 
     def to(self, dtype: DType) -> "Fragment":
         """The fragment with elements of another type, in the same layout."""
-        return Fragment(converted(self.value, checked_type(dtype)))
+        if any(each.is_float and each.bits == 8 for each in (self.dtype, checked_type(dtype))):
+            _ = self.layout  # instructions convert pairs of a lane's elements
+        return self._with(converted(self.value, dtype))
 
     def bitcast(self, dtype: DType) -> "Fragment":
         """The bits of each element as an element of another type with as many bits, in the same layout."""
-        return Fragment(reinterpreted(self.value, checked_type(dtype)))
+        return self._with(reinterpreted(self.value, checked_type(dtype)))
+
+    def _with(self, value: ir.Value) -> "Fragment":
+        return Fragment(value, self.axis)
 
     def elements(self) -> list[ir.Value]:
         """A lane's elements, in register order."""
@@ -151,16 +187,16 @@ class Fragment(operators.Operators, Carried):
         check_sign(name, other, one.dtype)
         same(one.dtype, second.dtype)
         pair = (second, one) if swapped else (one, second)
-        return Fragment(operators.apply(name, *(each.value for each in pair)))
+        return one._with(operators.apply(name, *(each.value for each in pair)))
 
     def parts(self) -> list[ir.Value]:
         return [self.value]
 
     def of_zeros(self) -> "Fragment":
-        return Fragment(constant(self.value.type, 0))
+        return self._with(constant(self.value.type, 0))
 
     def like(self, parts: Iterator[ir.Value]) -> "Fragment":
-        return Fragment(next(parts))
+        return self._with(next(parts))
 
     def begun(self, number: str) -> str:
         dtype = "" if self.dtype == f32 else f", {self.dtype}"
@@ -177,7 +213,7 @@ class Fragment(operators.Operators, Carried):
             _, layout = _placed(shape, None)
         except WeftError:
             return False
-        return registers.same(self.layout, layout, self.shape)
+        return self.is_free or registers.same(self.layout, layout, self.shape)
 
     def complaint(self, other: "Fragment") -> str | None:
         if (other.shape, other.dtype) != (self.shape, self.dtype):
@@ -185,7 +221,10 @@ class Fragment(operators.Operators, Carried):
             if len(self.shape) < len(other.shape):
                 hint = ": a vector of rows and one of columns make a tile; w.zeros((1, n)) is one of columns"
             return f"was {self} and becomes {other}{hint}"
-        if not registers.same(self.layout, other.layout, self.shape):
+        if self.is_free:
+            if not other.is_free:
+                other.value = tile.convert_layout(other.value, self.value.type)
+        elif not registers.same(self.layout, _beside(self, other).layout, self.shape):
             return f"was in layout {self.layout} and becomes {other.layout}: w.convert it back"
         return None
 
@@ -193,7 +232,7 @@ class Fragment(operators.Operators, Carried):
         return f"a fragment of {' x '.join(map(str, self.shape))} {self.dtype}"
 
     def __repr__(self) -> str:
-        return f"<{self.noun()}, {self.layout}>"
+        return f"<{self.noun()}>" if self.is_free else f"<{self.noun()}, {self.layout}>"
 
     def __bool__(self) -> bool:
         raise mistake(
@@ -223,7 +262,7 @@ def together(one: Fragment, other: Any) -> tuple[Any, Any]:
         other = other.item()  # a number of NumPy
     if isinstance(other, NUMBERS):
         check_fits(other, one.dtype)
-        return one, Fragment(constant(one.type, other))
+        return one, one._with(constant(one.type, other))
     if isinstance(other, Scalar) or callable(getattr(other, "loaded", None)):
         return one, everywhere(as_scalar(other).value, one)
     return None, None
@@ -231,7 +270,8 @@ def together(one: Fragment, other: Any) -> tuple[Any, Any]:
 
 def everywhere(value: ir.Value, like: Fragment) -> Fragment:
     """The fragment in the layout of another whose elements all have a value."""
-    return Fragment(tensor.splat(FragmentType.of(like.shape, value.type, like.layout), value, []))
+    kind = emit.with_elements(like.type, value.type)
+    return Fragment(tensor.splat(kind, value, []), like.axis)
 
 
 def from_first(x: object, axis: Any) -> Any:
@@ -253,12 +293,22 @@ def common(fragments: Sequence[Fragment]) -> Fragment:
 
 
 def _fitted(one: Fragment, other: Fragment) -> tuple[Fragment, Fragment]:
-    if one.shape == other.shape and registers.same(one.layout, other.layout, one.shape):
-        return one, other
+    if one.shape == other.shape:
+        if one.is_free and other.is_free and (one.axis == other.axis or len(one.shape) > 1):
+            return one, other
+        if one.is_free != other.is_free:
+            _beside(one, other)
+            _beside(other, one)
+        if not one.is_free and registers.same(one.layout, other.layout, one.shape):
+            return one, other
     if len(one.shape) == 2 and len(other.shape) == 1:
-        return one, spread(other, one.shape, one.layout)
+        return one, _along_tile(other, one)
     if len(one.shape) == 1 and len(other.shape) == 2:
-        return spread(one, other.shape, other.layout), other
+        return _along_tile(one, other), other
+    if len(one.shape) == 1 and one.is_free and other.is_free and one.axis != other.axis:
+        down, across = (one, other) if one.axis == 0 else (other, one)
+        whole = ir.RankedTensorType.get([*down.shape, *across.shape], one.value.type.element_type)
+        return _repeated(one, whole, one.axis), _repeated(other, whole, other.axis)
     if len(one.shape) == 1 and (outer := _outer(one, other)) is not None:
         return spread(one, *outer), spread(other, *outer)
     if one.shape != other.shape:
@@ -271,6 +321,43 @@ def _fitted(one: Fragment, other: Fragment) -> tuple[Fragment, Fragment]:
         ("one was made here", one.where),
         ("the other was made here", other.where),
     )
+
+
+def _beside(placed_: Fragment, free: Fragment) -> Fragment:
+    """A fragment beside one of its shape: in its layout, if it has none."""
+    if free.is_free and not placed_.is_free:
+        free.place(placed_.layout)
+    return free
+
+
+def _in_layout(value: ir.Value, kind: ir.Type) -> ir.Value:
+    """A tile without a layout in one: built there, where it is built from a number."""
+    owner = value.owner
+    is_argument = isinstance(owner, ir.Block)
+    after = ir.InsertionPoint.at_block_begin(owner) if is_argument else ir.InsertionPoint.after(owner)
+    with after:
+        if (number := mlir.splat(value)) is not None:
+            return emit.constant(kind, number)
+        if not is_argument and isinstance(owner.opview, tensor.SplatOp):
+            return tensor.splat(kind, owner.opview.input, [])
+        return tile.convert_layout(value, kind)
+
+
+def _along_tile(vector_: Fragment, tile_: Fragment) -> Fragment:
+    """A vector of rows or of columns as a tile like another one."""
+    if vector_.is_free and not tile_.is_free:
+        axis = vector_.axis
+        if vector_.shape[0] == tile_.shape[axis]:
+            vector_.place(registers.without_axis(tile_.layout, tile_.shape, 1 - axis))
+    if vector_.is_free and tile_.shape[vector_.axis] == vector_.shape[0]:
+        kind = emit.with_elements(tile_.value.type, vector_.value.type.element_type)
+        return _repeated(vector_, kind, vector_.axis)
+    return spread(vector_, tile_.shape, tile_.layout)
+
+
+def _repeated(vector_: Fragment, kind: ir.Type, axis: int) -> Fragment:
+    """A vector along an axis of a tile as that tile: each of its columns, or of its rows."""
+    return Fragment(tile.broadcast(vector_.value, kind, 1 - axis))
 
 
 def _outer(one: Fragment, other: Fragment) -> tuple[tuple[int, int], Layout] | None:
@@ -307,8 +394,7 @@ def spread(vector_: Fragment, shape: tuple[int, ...], layout: Layout) -> Fragmen
         extent = vector_.shape[0]
         numbers = registers.along(layout, shape, axis, vector_.layout, extent)
         if numbers is not None:
-            lane = vector.shuffle(vector_.lane, vector_.lane, list(numbers))
-            return Fragment.of_lane(lane, shape, layout)
+            return _repeated(vector_, FragmentType.of(shape, vector_.dtype.type, layout), axis)
     wanted = " or ".join(str(extent) for extent in dict.fromkeys(shape))
     if vector_.shape[0] not in shape:
         raise mistake(f"a vector beside a tile of {list(shape)} must have {wanted} elements, got {vector_}")
@@ -330,6 +416,12 @@ def full(shape: Any, value: object, dtype: DType = f32, *, like: Fragment | None
     if not isinstance(shape, (int, tuple, list)):
         raise mistake(f"shape must be one or two numbers that Python knows, got {shown(shape)}")
     shape, dtype = (shape,) if isinstance(shape, int) else tuple(shape), checked_type(dtype)
+    if like is None and not isinstance(value, Fragment) and (kind := free_type(shape, dtype)) is not None:
+        axis = int(len(shape) == 2 and shape[0] == 1)
+        if isinstance(value, NUMBERS):
+            check_fits(value, dtype)
+            return Fragment(constant(kind, value), axis)
+        return Fragment(tensor.splat(kind, as_scalar(value, dtype).value, []), axis)
     shape, layout = _placed(shape, like)
     if isinstance(value, Fragment):
         if len(value.shape) != 1:
@@ -341,6 +433,21 @@ def full(shape: Any, value: object, dtype: DType = f32, *, like: Fragment | None
         check_fits(value, dtype)
         return Fragment(constant(FragmentType.of(shape, dtype.type, layout), value))
     return everywhere(as_scalar(value, dtype).value, Fragment.placed(shape, layout))
+
+
+def free_type(shape: tuple[int, ...], dtype: DType) -> ir.Type | None:
+    """The type of a tile or vector whose layout is decided later; None for a shape that only `w.gemm` may
+    have, or none.
+    """
+    extents = tuple(each for each in shape if each != 1) if len(shape) == 2 else shape
+    if not extents or not all(isinstance(each, int) and each > 0 for each in extents):
+        return None
+    if len(extents) == 2:
+        trace.current().check_warpgroups("a tile")
+    step = WARPS if len(extents) == 1 and shape[0] != 1 else COLUMN_STEP
+    if extents[-1] % step or (len(extents) == 2 and math.prod(extents) % WARPGROUP):
+        return None
+    return ir.RankedTensorType.get(list(extents), dtype.type)
 
 
 def pin(x: Fragment) -> Fragment:

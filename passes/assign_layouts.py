@@ -1,0 +1,275 @@
+"""`--assign-layouts`: gives each tile without a layout one.
+
+Tiles that meet in operations by elements, in loops and branches have one layout. Those that rows or columns
+connect, by reductions and broadcasts, form a group. Where `tile.convert_layout` brings a tile of a group from
+or to a layout, such as that of the sums of a product, the group follows it. Otherwise its tiles are divided
+for memory: each lane accesses as many bytes at once as it can, neighboring lanes neighboring bytes, and a row
+is within a warp, so that reductions of rows need no shared memory.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from weft.dialects.op import refuse
+from weft.dialects.tile import (
+    BroadcastOp,
+    ConvertLayoutOp,
+    CoordinateOp,
+    FragmentType,
+    LoadOp,
+    LoadRowOp,
+    ReduceOp,
+    StoreOp,
+    StoreRowOp,
+    is_fragment,
+    is_free,
+)
+from weft.ir import instrumentation
+from weft.isa.chips import LANES, WARPS
+from weft.layout import Iter, Layout
+from weft.mlir import arith, gpu, ir, operations, scf, tensor
+from weft.passes.builders import registers
+from weft.passes.lower_fragments import BY_ELEMENT
+from weft.passes.registry import remarks
+from weft.passes.registry.pass_ import Pass
+
+Shape = tuple[int, ...]
+_Key = TypeVar("_Key")
+_MEMORY = (LoadOp, LoadRowOp, StoreOp, StoreRowOp)
+_ENDS = (*_MEMORY, ConvertLayoutOp, CoordinateOp)
+_COLUMNS = 8
+"""The columns of sums are a multiple of this."""
+
+
+def run(module: ir.Operation) -> None:
+    """Gives the tiles of each kernel layouts."""
+    for kernel in operations(module, gpu.GPUFuncOp):
+        if any(_free(op) for op in operations(kernel, *_ENDS)):
+            _assign(kernel)
+
+
+def _free(op: ir.OpView) -> list[ir.Value]:
+    """The tiles without a layout that an operation takes or returns."""
+    values = (*op.operation.operands, *op.operation.results)
+    return [each for each in values if is_free(each)]
+
+
+@dataclass(eq=False)
+class _Class:
+    """Tiles that have one layout, and what determines it."""
+
+    values: list[ir.Value]
+    wanted: list[Layout] = field(default_factory=list)
+    """Layouts from or to which the tiles are converted."""
+    bits: int = 0
+    """The bits of the narrowest element that is loaded or stored; 0 for none."""
+    along: list[tuple["_Class", int]] = field(default_factory=list)
+    """Of vectors: the tiles of which they are reductions or parts, and the dimension that they lack."""
+    layout: Layout | None = None
+    for_memory: bool = False
+
+    @property
+    def shape(self) -> Shape:
+        """The extents of the tiles."""
+        return tuple(self.values[0].type.shape)
+
+
+def _assign(kernel: gpu.GPUFuncOp) -> None:
+    _divide_constants(kernel)
+    found = list[ir.OpView]()
+
+    def visit(op: ir.Operation) -> ir.WalkResult:
+        if _free(op.opview):
+            found.append(op.opview)
+        return ir.WalkResult.ADVANCE
+
+    kernel.operation.walk(visit)
+    alike = {each: [each] for op in found for each in (*_free(op), *_arguments(op))}
+    for op in found:
+        for values in _alike(op):
+            _join(alike, [each for each in values if each in alike])
+    classes = {id(values): _Class(values) for values in alike.values()}
+    groups = {each: [each] for each in classes.values()}
+    for op in found:
+        _describe(op, lambda value: classes[id(alike[value])])
+    for one in classes.values():
+        _join(groups, [one, *(of for of, _ in one.along)])
+    for group in {id(each): each for each in groups.values()}.values():
+        _choose(group)
+    for one in classes.values():
+        for value in one.values:
+            _place(value, one.layout)
+    for op in found:
+        if isinstance(op, _MEMORY):
+            _explain(op, classes[id(alike[op.fragment])])
+        _settle(op)
+
+
+def _join(sets: dict[_Key, list[_Key]], members: list[_Key]) -> None:
+    """Makes one set of those that have the members."""
+    for each in members[1:]:
+        whole, other = sets[members[0]], sets[each]
+        if other is not whole:
+            whole += other
+            sets.update(dict.fromkeys(other, whole))
+
+
+def _divide_constants(kernel: gpu.GPUFuncOp) -> None:
+    """Gives each use of a constant tile, or of coordinates, one of its own: uses may need other layouts."""
+    for op in operations(kernel, arith.ConstantOp, tensor.SplatOp, CoordinateOp):
+        if _free(op):
+            for use in list(op.result.uses)[1:]:
+                with ir.InsertionPoint(op):
+                    use.owner.operands[use.operand_number] = op.operation.clone().result
+
+
+def _alike(op: ir.OpView) -> list[Iterable[ir.Value]]:
+    """The values around an operation that have one layout: several sets of them."""
+    if isinstance(op, scf.ForOp):
+        ends = op.body.operations[-1].operands
+        return list(zip(op.initArgs, op.inner_iter_args, ends, op.results, strict=True))
+    if isinstance(op, scf.IfOp):
+        ends = [block.operations[-1].operands for region in op.regions for block in region.blocks]
+        return list(zip(op.results, *ends, strict=True)) if op.results else []
+    if isinstance(op, scf.WhileOp):
+        before, after = op.before.blocks[0], op.after.blocks[0]
+        passed = list(before.operations[-1].operands)[1:]
+        again = after.operations[-1].operands
+        return [
+            *zip(op.inits, before.arguments, again, strict=True),
+            *zip(passed, after.arguments, op.results, strict=True),
+        ]
+    by_element = op.operation.name.startswith(BY_ELEMENT)
+    return [(*op.operation.operands, *op.operation.results)] if by_element else []
+
+
+def _arguments(op: ir.OpView) -> list[ir.Value]:
+    """The arguments of an operation's blocks that are tiles without a layout."""
+    blocks = [block for region in op.operation.regions for block in region.blocks]
+    return [a for block in blocks for a in block.arguments if is_free(a)]
+
+
+def _describe(op: ir.OpView, class_of: Callable[[ir.Value], _Class]) -> None:
+    """Adds what an operation says about the layouts of its tiles."""
+    if isinstance(op, ConvertLayoutOp):
+        for value, other in ((op.source, op.fragment), (op.fragment, op.source)):
+            if not is_fragment(value) and is_fragment(other):
+                class_of(value).wanted.append(other.type.layout)
+    elif isinstance(op, ReduceOp | BroadcastOp):
+        tile_, vector = (op.source, op.vector) if isinstance(op, ReduceOp) else (op.fragment, op.vector)
+        class_of(vector).along.append((class_of(tile_), op.attribute("axis")))
+    elif isinstance(op, _MEMORY):
+        one, bits = class_of(op.fragment), op.fragment.type.element_type.width
+        one.bits = min(one.bits or bits, bits)
+
+
+def _choose(classes: list[_Class]) -> None:
+    """Chooses the layouts of a group."""
+    tiles = [each for each in classes if len(each.shape) > 1]
+    vectors = [each for each in classes if len(each.shape) == 1]
+    follows = any(each.wanted for each in classes)
+    for each in (*tiles, *vectors):
+        each.layout = each.wanted[0] if each.wanted else None
+    for each in tiles:
+        if follows and each.layout is None:
+            each.layout = _following(each, vectors)
+    rest = [each for each in tiles if each.layout is None]
+    lanes = min((_divided(each)[1] for each in rest), default=LANES)
+    for each in rest:
+        each.layout, each.for_memory = _for_memory(each, lanes), True
+    for each in vectors:
+        places = _places(each)
+        each.layout = each.layout or (places[0] if places else registers.sums(each.shape))
+
+
+def _places(vector: _Class) -> list[Layout]:
+    """The layouts of a vector that follow from those of its tiles."""
+    along = ((of, axis) for of, axis in vector.along if of.layout is not None)
+    return [registers.without_axis(of.layout, of.shape, axis) for of, axis in along]
+
+
+def _following(one: _Class, vectors: list[_Class]) -> Layout | None:
+    """A layout of sums whose rows and columns are where the group's vectors already are; None without one."""
+    if one.shape[0] % registers.WGMMA_ROWS or one.shape[1] % _COLUMNS:
+        return None
+    for block in (registers.WGMMA_ROWS, registers.LANE_ROWS):
+        layout = registers.sums(one.shape, block)
+        if all(
+            registers.same(registers.without_axis(layout, one.shape, axis), other, vector.shape)
+            for vector in vectors
+            for of, axis in vector.along
+            if of is one
+            for other in (*vector.wanted, *_places(vector))
+        ):
+            return layout
+    return None
+
+
+def _divided(one: _Class, most: int = LANES) -> tuple[int, int]:
+    """The elements that a lane accesses at once, and the lanes of a warp that share a row, at most `most`."""
+    rows, columns = one.shape
+    run_ = _power(columns, registers.MOST_BYTES * 8 // (one.bits or 32))
+    while run_:
+        lanes = _power(columns // run_, most)
+        if rows % (WARPS * LANES // lanes) == 0:
+            return run_, lanes
+        run_ //= 2
+    raise refuse(
+        one.values[0].owner.opview,
+        f"can't divide {rows} rows of {columns} among {WARPS * LANES} threads: use a multiple of "
+        f"{WARPS * LANES // _power(columns, most)} rows",
+    )
+
+
+def _power(number: int, most: int) -> int:
+    """The largest power of two that divides a number, up to another one."""
+    return min(number & -number, most)
+
+
+def _for_memory(one: _Class, most: int) -> Layout:
+    """The layout of a tile of a warpgroup in which lanes access neighboring runs of elements of a row."""
+    (rows, columns), (run_, lanes) = one.shape, _divided(one, most)
+    apart, beside = WARPS * LANES // lanes, columns // (run_ * lanes)
+    shard = (
+        *(
+            Iter(rows // apart, beside * run_),
+            Iter(WARPS, 1, "warpid"),
+            Iter(LANES // lanes, lanes, "laneid"),
+        ),
+        *(Iter(beside, run_), Iter(lanes, 1, "laneid"), Iter(run_, 1)),
+    )
+    return Layout(tuple(each for each in shard if each.extent > 1))
+
+
+def _place(value: ir.Value, layout: Layout | None) -> None:
+    """Gives a value its layout."""
+    assert layout is not None, "each group has layouts"
+    kind = FragmentType.of(tuple(value.type.shape), value.type.element_type, layout)
+    value.set_type(kind)
+    owner = value.owner
+    if not isinstance(owner, ir.Block) and isinstance(owner.opview, arith.ConstantOp):
+        number = owner.opview.value.get_splat_value()
+        owner.attributes["value"] = ir.DenseElementsAttr.get_splat(kind, number)
+
+
+def _explain(op: ir.OpView, one: _Class) -> None:
+    """Reports the layout of a tile that is loaded or stored, if remarks are enabled."""
+    why = "for memory: a row is in one warp" if one.for_memory else "that of a tile that it meets"
+    instrumentation.explain(lambda: remarks.remark(op, f"gets the layout {one.layout}", [why]))
+
+
+def _settle(op: ir.OpView) -> None:
+    """Adjusts an operation to the layouts of its tiles."""
+    if isinstance(op, ConvertLayoutOp) and op.source.type == op.fragment.type:
+        op.fragment.replace_all_uses_with(op.source)
+        op.operation.erase()
+    elif isinstance(op, _MEMORY) and "vector_bytes" in op.operation.attributes:
+        kind = op.fragment.type
+        bytes_ = registers.run(kind.layout, kind.shape) * kind.element_type.width // 8
+        most = op.attribute("vector_bytes")
+        width = min(bytes_, most) if bytes_ > kind.element_type.width // 8 else 0
+        op.operation.attributes["vector_bytes"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), width)
+
+
+ASSIGN_LAYOUTS = Pass("assign-layouts", "give tiles without a layout one", run)

@@ -1,0 +1,52 @@
+// RUN: weft-opt %s --mlir-print-local-scope --assign-layouts | FileCheck %s
+
+!Sums = tensor<64x64xf32, #tile.layout<"S[(4,2,8,8,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
+gpu.module @m [#nvvm.target<chip = "sm_90a">] {
+  // A row is within a warp, whose lanes access 16 bytes at once.
+  // CHECK-LABEL: gpu.func @rows
+  // CHECK: "tile.load"{{.*}} {vector_bytes = 16 : i64} {{.*}} -> tensor<8x256xbf16, #tile.layout<"S[(2,4,32,8):(8,1@warpid,1@laneid,1)]">>
+  // CHECK: arith.extf {{.*}} to tensor<8x256xf32, #tile.layout<"S[(2,4,32,8):(8,1@warpid,1@laneid,1)]">>
+  // CHECK: -> tensor<8xf32, #tile.layout<"S[(2,4):(1,1@warpid)] + R[(32):(1@laneid)]">>
+  // CHECK: "tile.store"{{.*}} {vector_bytes = 16 : i64}
+  gpu.func @rows(%x: memref<?x?xbf16>, %y: memref<?x?xf32>) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
+    %i = arith.constant 0 : i32
+    %0 = "tile.load"(%x, %i, %i) {vector_bytes = 16} : (memref<?x?xbf16>, i32, i32) -> tensor<8x256xbf16>
+    %1 = arith.extf %0 : tensor<8x256xbf16> to tensor<8x256xf32>
+    %2 = "tile.reduce"(%1) ({
+    ^bb0(%a: f32, %b: f32):
+      %c = arith.addf %a, %b : f32
+      "tile.yield"(%c) : (f32) -> ()
+    }) {axis = 1} : (tensor<8x256xf32>) -> tensor<8xf32>
+    %3 = "tile.broadcast"(%2) {axis = 1} : (tensor<8xf32>) -> tensor<8x256xf32>
+    %4 = arith.divf %1, %3 : tensor<8x256xf32>
+    "tile.store"(%4, %y, %i, %i) {vector_bytes = 16} : (tensor<8x256xf32>, memref<?x?xf32>, i32, i32) -> ()
+    gpu.return
+  }
+
+  // Tiles in the layout of sums stay there, and so do those that they meet in a loop; others don't. Uses of a
+  // constant have layouts of their own.
+  // CHECK-LABEL: gpu.func @sums
+  // CHECK-SAME: tensor<64x64xf32, [[SUMS:#tile.layout<"S.*">]]>
+  // CHECK-DAG: arith.constant dense<0.000000e+00> : tensor<64x64xf32, [[SUMS]]>
+  // CHECK-DAG: arith.constant dense<0.000000e+00> : tensor<64x64xf32, #tile.layout<"S[(8,4,2,16,4):(4,1@warpid,16@laneid,1@laneid,1)]">>
+  // CHECK: scf.for {{.*}} -> (tensor<64x64xf32, [[SUMS]]>)
+  // CHECK: "tile.load"{{.*}} {vector_bytes = 8 : i64} {{.*}} -> tensor<64x64xf32, [[SUMS]]>
+  // CHECK-NOT: tile.convert_layout
+  // CHECK: gpu.return
+  gpu.func @sums(%s: !Sums, %x: memref<?x?xf32>, %n: i32) {
+    %i = arith.constant 0 : i32
+    %one = arith.constant 1 : i32
+    %zero = arith.constant dense<0.0> : tensor<64x64xf32>
+    %0 = scf.for %k = %i to %n step %one iter_args(%t = %zero) -> (tensor<64x64xf32>) : i32 {
+      %1 = "tile.load"(%x, %i, %k) {vector_bytes = 16} : (memref<?x?xf32>, i32, i32) -> tensor<64x64xf32>
+      %2 = "tile.convert_layout"(%s) : (!Sums) -> tensor<64x64xf32>
+      %3 = arith.addf %1, %2 : tensor<64x64xf32>
+      %4 = arith.addf %t, %3 : tensor<64x64xf32>
+      scf.yield %4 : tensor<64x64xf32>
+    }
+    %5 = "tile.convert_layout"(%0) : (tensor<64x64xf32>) -> !Sums
+    "tile.store"(%zero, %x, %i, %i) {vector_bytes = 16} : (tensor<64x64xf32>, memref<?x?xf32>, i32, i32) -> ()
+    "tile.store"(%5, %x, %i, %i) {vector_bytes = 8} : (!Sums, memref<?x?xf32>, i32, i32) -> ()
+    gpu.return
+  }
+}

@@ -1,0 +1,170 @@
+"""Kernels whose tiles get their layouts by `--assign-layouts`."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import weft.language as w
+
+ARCHS = ("sm_75", "sm_80", "sm_90a", "sm_100a", "sm_120a")
+TYPES = {np.float32: w.f32, np.float16: w.f16, ml_dtypes.bfloat16: w.bf16}
+
+
+def random(*shape, dtype=np.float32):
+    return np.random.default_rng(0).standard_normal(shape).astype(np.float32).astype(dtype)
+
+
+def softmax_of(x):
+    e = np.exp(x - x.max(1, keepdims=True))
+    return e / e.sum(1, keepdims=True)
+
+
+def rows_kernel(dtype, rows, columns):
+    @w.kernel(grid=lambda x, y: w.ceil_div(x.rows, rows))
+    def softmax(x: w.In["m n", dtype], y: w.Out["m n", dtype]):
+        first = w.cta() * rows
+        t = w.load(x[first, 0], (rows, columns), outside=-np.inf).to(w.f32)
+        e = w.exp(t - w.max(t, axis=1))
+        w.store((e * w.rcp(w.sum(e, axis=1))).to(dtype), y[first, 0])
+
+    return softmax
+
+
+@pytest.mark.parametrize("arch", ARCHS)
+@pytest.mark.parametrize(
+    "dtype, rows, columns, m, n",
+    [
+        (np.float32, 8, 256, 19, 256),
+        (np.float32, 4, 512, 6, 500),
+        (ml_dtypes.bfloat16, 4, 1024, 9, 1024),
+        (ml_dtypes.bfloat16, 32, 64, 40, 57),
+        (np.float16, 64, 24, 70, 24),
+    ],
+)
+def test_softmax_of_rows(arch, dtype, rows, columns, m, n):
+    x = random(m, n, dtype=dtype)
+    y = np.zeros_like(x)
+    report = rows_kernel(TYPES[dtype], rows, columns).emulate(x, y, arch=arch)
+    assert not report.findings
+    want = softmax_of(x.astype(np.float64))
+    assert np.allclose(y.astype(np.float64), want, atol=1e-6 if dtype == np.float32 else 4e-3)
+
+
+def test_rows_are_loaded_and_stored_in_16_bytes():
+    ptx = rows_kernel(w.bf16, 4, 1024).compile(arch="sm_90a").ptx
+    assert ptx.count("ld.global.v4.b32") == ptx.count("st.global.v4.b32") == 4
+
+
+@w.kernel(grid=lambda x, y: w.ceil_div(x.rows, 8))
+def in_parts(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
+    """Softmax of rows of any length, in parts with a running maximum."""
+    first = w.cta() * 8
+    peak, total = w.full(8, -np.inf), w.zeros(8)
+    for at in w.range(0, x.columns, 128):
+        t = w.load(x[first, at], (8, 128), outside=-np.inf)
+        higher = w.maximum(peak, w.max(t, axis=1))
+        total = total * w.exp(peak - higher) + w.sum(w.exp(t - higher), axis=1)
+        peak = higher
+    for at in w.range(0, x.columns, 128):
+        t = w.load(x[first, at], (8, 128))
+        w.store(w.exp(t - peak) / total, y[first, at])
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+def test_vectors_of_rows_are_carried_through_loops(arch):
+    x = random(13, 300)
+    y = np.zeros_like(x)
+    assert not in_parts.emulate(x, y, arch=arch).findings
+    assert np.allclose(y, softmax_of(x.astype(np.float64)), atol=1e-6)
+
+
+@w.kernel()
+def of_coordinates(x: w.In["m n", w.f32], y: w.Out["m n", w.f32], z: w.Out["m n", w.i32], n: w.i32):
+    t = w.load(x[0, 0], (16, 128))
+    below = w.column(t) + 3 <= w.row(t) * 2
+    inside = w.column(t) < n - 5
+    w.store(w.where(below & inside, t, -1.0), y[0, 0])
+    w.store(w.column(t) * 100 + w.row(t), z[0, 0])
+
+
+def test_coordinates():
+    x, z = random(16, 128), np.zeros((16, 128), np.int32)
+    y = np.zeros_like(x)
+    assert not of_coordinates.emulate(x, y, z, 30, arch="sm_80").findings
+    row, column = np.indices(x.shape)
+    assert np.array_equal(y, np.where((column + 3 <= row * 2) & (column < 25), x, -1))
+    assert np.array_equal(z, column * 100 + row)
+
+
+@w.kernel()
+def of_both_kinds(x: w.In["m k", w.f16], y: w.Out["m n", w.f32], s: w.Out["m", w.i32]):
+    """A tile that is multiplied, and one that isn't."""
+    buffer = w.shared(64, 64, w.f16)
+    with w.role():
+        t = w.load(x[0, 0], (64, 64))
+        w.store(t, buffer)
+        w.warpgroup_barrier()
+        sums = w.warp_gemm(buffer, buffer.T, w.zeros((64, 64)))
+        w.store(sums + t.to(w.f32), y[0, 0])
+        w.store_column(w.argmax(w.load(x[0, 0], (64, 64)), axis=1), s[0])
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a", "sm_100a"])
+def test_tiles_follow_the_sums_that_they_meet(arch):
+    x = random(64, 64, dtype=np.float16)
+    y, s = np.zeros((64, 64), np.float32), np.zeros(64, np.int32)
+    assert not of_both_kinds.emulate(x, y, s, arch=arch).findings
+    wide = x.astype(np.float32)
+    assert np.allclose(y, wide @ wide.T + wide, atol=1e-2) and np.array_equal(s, x.argmax(1))
+
+
+def test_branches_choose_among_tiles():
+    @w.kernel()
+    def chosen(x: w.In["m n", w.f32], y: w.Out["m n", w.f32], n: w.i32):
+        t = w.load(x[0, 0], (8, 64))
+        scale = w.full(8, 1.0)
+        if n > 3:
+            t = t * 2.0
+            scale = w.max(t, axis=1)
+        else:
+            t = t + w.full((1, 64), 5.0)
+        w.store(t * scale, y[0, 0])
+
+    x = random(8, 64)
+    for n, want in ((4, 2 * x * (2 * x).max(1, keepdims=True)), (3, x + 5)):
+        y = np.zeros_like(x)
+        assert not chosen.emulate(x, y, n, arch="sm_80").findings
+        assert np.allclose(y, want, atol=1e-5)
+
+
+@w.kernel(grid=lambda x, **_: w.ceil_div(x.rows, 8))
+def layernorm(
+    x: w.In["m n", w.bf16],
+    weight: w.In["n", w.bf16],
+    bias: w.In["n", w.f32],
+    scale: w.In["m", w.f32],
+    y: w.Out["m n", w.bf16],
+    means: w.Out["m", w.f32],
+):
+    first = w.cta() * 8
+    t = w.load(x[first, 0], (8, 128)).to(w.f32)
+    mean = w.sum(t, axis=1) * w.rcp(x.columns.to(w.f32))
+    d = w.where(w.column(t) < x.columns, t - mean, 0.0)
+    square = w.sum(d * d, axis=1) * w.rcp(x.columns.to(w.f32))
+    done = d * w.rsqrt(square + 1e-5) * w.load_row(weight[0], like=t).to(w.f32) + w.load_row(bias[0], like=t)
+    w.store((done * w.load_column(scale[first], like=t)).to(w.bf16), y[first, 0])
+    w.store_column(mean, means[first])
+
+
+@pytest.mark.parametrize("arch", ["sm_75", "sm_90a", "sm_120a"])
+@pytest.mark.parametrize("m, n", [(16, 128), (11, 120), (3, 97)])
+def test_vectors_are_loaded_and_stored_beside_tiles(arch, m, n):
+    x, weight, bias, scale = random(m, n), random(n), random(n), random(m)
+    x, weight = x.astype(ml_dtypes.bfloat16), weight.astype(ml_dtypes.bfloat16)
+    y, means = np.zeros_like(x), np.zeros(m, np.float32)
+    assert not layernorm.emulate(x, weight, bias, scale, y, means, arch=arch).findings
+    wide = x.astype(np.float64)
+    mean = wide.mean(1, keepdims=True)
+    want = (wide - mean) / np.sqrt(wide.var(1, keepdims=True) + 1e-5) * weight.astype(np.float64) + bias
+    assert np.allclose(means, mean[:, 0], atol=1e-5)
+    assert np.allclose(y.astype(np.float64), want * scale[:, None], rtol=1e-2, atol=2e-2)
