@@ -85,14 +85,14 @@ def _assign(kernel: gpu.GPUFuncOp) -> None:
         return ir.WalkResult.ADVANCE
 
     kernel.operation.walk(visit)
-    alike = {each: [each] for op in found for each in (*_free(op), *_arguments(op))}
+    sets = {each: [each] for op in found for each in (*_free(op), *_arguments(op))}
     for op in found:
-        for values in _alike(op):
-            _join(alike, [each for each in values if each in alike])
-    classes = {id(values): _Class(values) for values in alike.values()}
+        for values in alike(op):
+            _join(sets, [each for each in values if each in sets])
+    classes = {id(values): _Class(values) for values in sets.values()}
     groups = {each: [each] for each in classes.values()}
     for op in found:
-        _describe(op, lambda value: classes[id(alike[value])])
+        _describe(op, lambda value: classes[id(sets[value])])
     for one in classes.values():
         _join(groups, [one, *(of for of, _ in one.along)])
     for group in {id(each): each for each in groups.values()}.values():
@@ -102,7 +102,7 @@ def _assign(kernel: gpu.GPUFuncOp) -> None:
             _place(value, one.layout)
     for op in found:
         if isinstance(op, _MEMORY):
-            _explain(op, classes[id(alike[op.fragment])])
+            _explain(op, classes[id(sets[op.fragment])])
         _settle(op)
 
 
@@ -124,7 +124,7 @@ def _divide_constants(kernel: gpu.GPUFuncOp) -> None:
                     use.owner.operands[use.operand_number] = op.operation.clone().result
 
 
-def _alike(op: ir.OpView) -> list[Iterable[ir.Value]]:
+def alike(op: ir.OpView) -> list[Iterable[ir.Value]]:
     """The values around an operation that have one layout: several sets of them."""
     if isinstance(op, scf.ForOp):
         ends = op.body.operations[-1].operands

@@ -9,12 +9,21 @@ from weft.dialects import launch_contract as contract
 from weft.dialects import tile
 from weft.dialects.element_types import PTX_INPUTS
 from weft.dialects.schedule import SWIZZLES
-from weft.dialects.tile import GemmOp, LoadOp, StoreOp, is_fragment, is_free
+from weft.dialects.tile import (
+    BroadcastOp,
+    GemmOp,
+    LoadOp,
+    ReduceOp,
+    StoreOp,
+    is_fragment,
+    is_free,
+)
 from weft.dialects.tile_copies import BOTH, ZERO
 from weft.dialects.tile_types import is_memref
 from weft.isa.chips import CHIPS
 from weft.isa.tensor_map import ROW_BYTES
 from weft.mlir import arith, ir, operations, scf
+from weft.passes.assign_layouts import alike
 from weft.passes.builders import emit
 
 _MOST_STAGES = 4
@@ -25,7 +34,8 @@ _STEP_BYTES = 32
 """Bytes of a row of A that an instruction multiplies."""
 _DIVISIBLE = (
     *("arith.", "math.", "scf.", "tensor.splat", emit.SIGN_CAST, "tile.gemm", "tile.load", "tile.store"),
-    *("memref.dim", "memref.load", "gpu.block_id", "gpu.grid_dim", "gpu.func", "gpu.return"),
+    *("tile.broadcast", "tile.coordinate", "tile.yield", "memref.dim", "memref.load", "gpu.block_id"),
+    *("gpu.grid_dim", "gpu.func", "gpu.return"),
 )
 """Operations, or beginnings of their names, of which any number of agents can do a part each."""
 
@@ -82,6 +92,8 @@ class Loop:
                 self.coordinates.insert(0, each)
                 self.needed |= set(each.operands)
 
+        self.of_rows = _vectors_of_rows(mlir.within(kernel))
+
     @staticmethod
     def of(kernel: Any) -> "Loop | None":
         """The loop of a kernel; None where no chip could pipeline it."""
@@ -112,6 +124,8 @@ class Loop:
             return False
         if isinstance(view, arith.ConstantOp):
             return not is_free(view.result) or view.value.is_splat
+        if isinstance(view, ReduceOp):
+            return bool(view.attribute("axis") == 1)
         if isinstance(view, StoreOp):
             read = [each.op.source for each in self.loads.values()]
             return is_memref(view.destination) and view.destination not in read
@@ -139,11 +153,23 @@ class Loop:
         wide = product.a.type.element_type.width == 16
         return wide or all(each is not None and each.k_major for each in loads)
 
-    def divides(self, m: int, n: int | None = None) -> bool:
-        """Whether all tiles, except for those in stages, have m rows (and n columns)."""
-        tiles = [each for op in mlir.within(self.kernel) for each in tiles_of(op)]
-        shapes = {tuple(each.type.shape) for each in tiles if each not in self.loads}
-        return all(len(shape) == 2 and shape == (m, n or shape[1]) for shape in shapes)
+    def divides(self, m: int, n: int, across: int) -> bool:
+        """Whether all tiles, except for those in stages, can be divided as those of m x n are: they have m
+        rows, and n columns or any if they aren't divided `across`. Then rows can be reduced.
+        """
+        ops = mlir.within(self.kernel)
+        tiles = [each for op in ops for each in tiles_of(op) if each not in self.loads]
+        shapes = [tuple(each.type.shape) for each in tiles if len(each.type.shape) > 1]
+        vectors = [each for each in tiles if len(each.type.shape) == 1]
+        beside = {
+            op.opview.vector for op in ops if isinstance(op.opview, BroadcastOp) and op.opview.axis.value == 0
+        }
+        return (
+            all(shape[0] == m and (across == 1 or shape[1] == n) for shape in shapes)
+            and all(each.type.shape[0] == m for each in vectors if each in self.of_rows)
+            and not self.of_rows & beside
+            and (across == 1 or not operations(self.kernel, ReduceOp))
+        )
 
     @property
     def room(self) -> int:
@@ -163,6 +189,20 @@ class Loop:
             mlir.clone(op, values)
         corners = ((each, each.op.row, each.op.column) for each in self.loads.values())
         return [(each, values.get(row, row), values.get(column, column)) for each, row, column in corners]
+
+
+def _vectors_of_rows(ops: Sequence[ir.Operation]) -> set[ir.Value]:
+    """The vectors with an element for each row of tiles; others have one for each column."""
+    views = [op.opview for op in ops]
+    known = [each for each in views if isinstance(each, ReduceOp | BroadcastOp)]
+    found, before = {each.vector for each in known if each.axis.value == 1}, -1
+    groups = [set(values) for each in views for values in alike(each)]
+    while len(found) > before:
+        before = len(found)
+        for values in groups:
+            if values & found:
+                found |= values
+    return found
 
 
 def _is_natural(number: ir.Value) -> bool:

@@ -8,14 +8,16 @@ from weft.isa.async_copy import CP_ASYNC
 from weft.isa.chips import LANES, WARPGROUP, WARPS
 from weft.isa.mma import SYNC, Sync
 from weft.isa.tensor_map import ROW_BYTES
-from weft.mlir import gpu, ir, nvvm
-from weft.passes.builders import emit
+from weft.mlir import gpu, ir, nvvm, vector
+from weft.passes.builders import emit, registers
 from weft.passes.kernels.fragments import load_atoms, of_atoms
 from weft.passes.pipelines.loop import Load, Loop, types_of
 from weft.passes.pipelines.pipeline import Pipeline
 
 _NO_ROW = 1 << 30
 _SUMS_OF_FOUR_WARPS = 128 * 128
+_STEP_FROM_SUMS = 16
+"""The K of the instruction whose A is as sums are: that of elements of 16 bits."""
 
 
 class ByWarps(Pipeline):
@@ -30,14 +32,22 @@ class ByWarps(Pipeline):
         a, b, d, k = types_of(loop.products[0])
         if SYNC.judge(Sync(f"m16n8k{k}", a, b, d, d), loop.chip) or loop.chip not in CP_ASYNC.chips():
             return None
-        alike = all(each.a in loop.loads and types_of(each) == (a, b, d, k) for each in loop.products)
+        alike = all(types_of(each) == (a, b, d, k) and each.mnk[2] % k == 0 for each in loop.products)
+        loaded = all(each.a in loop.loads for each in loop.products)
+        if not alike or not (loaded or k == _STEP_FROM_SUMS):
+            return None
         count = WARPS if m * n <= _SUMS_OF_FOUR_WARPS else 2 * WARPS
         grids = [(down, count // down) for down in (1, 2, 4, 8) if down <= count]
-        legal = [each for each in grids if m % (16 * each[0]) == 0 and n % (8 * each[1]) == 0]
-        whole = all(each.mnk[2] % k == 0 for each in loop.products)
-        if not (legal and alike and whole and loop.divides(m, n)):
-            return None
-        return *min(legal, key=lambda each: m // each[0] + n // each[1]), count // WARPS
+        legal = [
+            (down, across)
+            for down, across in grids
+            if m % (16 * down) == 0
+            and n % (8 * across) == 0
+            and loop.divides(m, n, across)
+            and (loaded or across == 1)
+        ]
+        least = min(legal, key=lambda each: m // each[0] + n // each[1], default=None)
+        return least and (*least, count // WARPS)
 
     def write(self) -> None:
         """Divides all tiles among the warps, which copy `ahead` iterations before they multiply."""
@@ -84,20 +94,29 @@ class ByWarps(Pipeline):
 
     def _multiply(self, product: GemmOp, stage: ir.Value) -> ir.Value:
         """A warp's part of a product, one instruction deep after the other."""
-        sums = product.c[0] if product.attribute("beta") else None
-        shapes = (self.rows, self.step), (self.step, self.columns)
-        parts = list[ir.Value]()
-        for k in range(0, product.mnk[2], self.step):
-            for value, atom, start, shape in zip(
-                (product.a, product.b), self.inputs, (self.row, self.column), shapes, strict=True
-            ):
-                load = self.loop.loads[value]
-                kind = of_atoms(atom, shape, load.element)
-                parts.append(load_atoms(load.stage(stage), start, k, kind, atom, load.k_major))
+        sums, (_, columns, depth) = product.c[0] if product.attribute("beta") else None, product.mnk
+        right, atom = self.loop.loads[product.b], self.inputs[1]
+        kind = of_atoms(atom, (self.step, columns // self.across), right.element)
+        for k in range(0, depth, self.step):
+            a = self._left(product.a, stage, k)
+            b = load_atoms(right.stage(stage), self.column, k, kind, atom, right.k_major)
             next(self.copying, None)  # one in a step, so that products hide their instructions
-            sums = tile.gemm(parts[-2], parts[-1], sums, product.d.type)
+            sums = tile.gemm(a, b, sums, product.d.type)
         assert sums is not None
         return sums
+
+    def _left(self, a: ir.Value, stage: ir.Value, k: int) -> ir.Value:
+        """A warp's part of A at a depth, of a stage or of a tile in the layout of sums."""
+        atom, _ = self.inputs
+        kind = of_atoms(atom, (self.rows, self.step), a.type.element_type)
+        if (load := self.loop.loads.get(a)) is not None:
+            return load_atoms(load.stage(stage), self.row, k, kind, atom, load.k_major)
+        held = registers.registers_of(a.type.layout, a.type.shape)
+        numbers = [
+            held.index((row, k + column)) for row, column in registers.registers_of(kind.layout, kind.shape)
+        ]
+        lane = tile.to_lane(a)
+        return tile.from_lane(vector.shuffle(lane, lane, numbers), kind)
 
     def _end(self, read: ir.Value, write: ir.Value) -> list[ir.Value]:
         list(self.copying)

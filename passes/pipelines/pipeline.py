@@ -7,15 +7,27 @@ from weft import mlir
 from weft.dialects import launch_contract as contract
 from weft.dialects import tile
 from weft.dialects.schedule import SWIZZLES
-from weft.dialects.tile import BufferType, GemmOp, LoadOp, LoadRowOp, StoreOp, is_fragment
+from weft.dialects.tile import (
+    BufferType,
+    CoordinateOp,
+    FragmentType,
+    GemmOp,
+    LoadOp,
+    LoadRowOp,
+    StoreOp,
+    StoreRowOp,
+    is_fragment,
+)
 from weft.isa.chips import WARPGROUP
 from weft.isa.family import Registers
 from weft.isa.tensor_map import ROW_BYTES
-from weft.mlir import arith, ir, nvvm, operations, scf
-from weft.passes.builders import emit
-from weft.passes.kernels.fragments import PAIR, of_atoms
+from weft.mlir import arith, ir, nvvm, operations, scf, tensor
+from weft.passes.builders import emit, registers
+from weft.passes.kernels.fragments import of_atoms
 from weft.passes.kernels.matrices import panels
 from weft.passes.pipelines.loop import Loop, tiles_of
+
+_PLACED = (LoadOp, LoadRowOp, StoreOp, StoreRowOp, CoordinateOp)
 
 
 def stages_of(shape: Sequence[int], element: Any, count: int) -> ir.Type:
@@ -61,27 +73,46 @@ class Pipeline:
         """Leaves the part of an agent of each tile in these operations."""
         for op in (inner for each in ops for inner in mlir.within(each)):
             for value in (each for each in tiles_of(op) if each not in self.loop.loads):
-                part = self.rows, value.type.shape[1] // self.across
-                value.set_type(of_atoms(self.atom, part, value.type.element_type))
+                value.set_type(self._part(value))
             view = op.opview
             if isinstance(view, arith.ConstantOp) and is_fragment(view.result):
                 splat = view.value.get_splat_value()
                 op.attributes["value"] = ir.DenseElementsAttr.get_splat(view.result.type, splat)
-            if isinstance(view, LoadOp | LoadRowOp | StoreOp) and view.fragment not in self.loop.loads:
+            if isinstance(view, _PLACED) and view.fragment not in self.loop.loads:
                 with ir.InsertionPoint(op), op.location:
                     self._move(view)
 
+    def _part(self, value: ir.Value) -> ir.Type:
+        """The type of an agent's part of a tile."""
+        kind, of_rows = value.type, value in self.loop.of_rows
+        columns = self.atom.shape[1] if of_rows else kind.shape[-1] // self.across
+        part = of_atoms(self.atom, (self.rows, columns), kind.element_type)
+        if len(kind.shape) > 1:
+            return part
+        layout = registers.without_axis(part.layout, part.shape, int(of_rows))
+        return FragmentType.of((part.shape[1 - of_rows],), kind.element_type, layout)
+
     def _move(self, op: Any) -> None:
-        """Lets each agent load or store its part of a tile."""
+        """Adds where an agent's part begins to the coordinates of an operation."""
+        kind, start = op.fragment.type, [self.row, self.column]
+        if len(kind.shape) == 1:
+            start = start[:1] if op.fragment in self.loop.of_rows else start[1:]
+        if isinstance(op, CoordinateOp):
+            with ir.InsertionPoint.after(op.operation):
+                whole = arith.addi(op.fragment, tensor.splat(kind, emit.value(start[op.axis.value]), []))
+            op.fragment.replace_all_uses_except(whole, whole.owner.operation)
+            return
         for buffer in [buffer for store, buffer in self.staging if store == op.operation]:
             self._store_through(op, buffer)
             op.operation.erase()
             return
-        corner = (self.column,) if isinstance(op, LoadRowOp) else (self.row, self.column)
-        for number, offset in enumerate(corner, len(op.operands) - len(corner)):
+        start = start[-1:] if isinstance(op, LoadRowOp | StoreRowOp) else start
+        for number, offset in enumerate(start, len(op.operands) - len(start)):
             op.operation.operands[number] = emit.add(op.operands[number], offset)
-        width = PAIR * op.fragment.type.element_type.width // 8
-        op.attributes["vector_bytes"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), width)
+        if not isinstance(op, StoreRowOp):
+            run = registers.run(kind.layout, kind.shape)
+            width = min(run * kind.element_type.width // 8, ROW_BYTES) if run > 1 else 0
+            op.attributes["vector_bytes"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), width)
 
     def _store_through(self, op: StoreOp, buffer: ir.Value) -> None:
         """Stores a tile through shared memory, from which each warpgroup stores whole rows."""

@@ -42,7 +42,7 @@ class InTensorMemory(FilledByTma):
         if loop.chip not in MMA.chips() or m != LANES or n % 32 or n > _MOST_COLUMNS or not only:
             return None
         count = 1 if 2 * n <= _MOST_COLUMNS else 2
-        return (1, count, count) if loop.divides(m, n) else None
+        return (1, count, count) if loop.divides(m, n, count) else None
 
     def write(self) -> None:
         """Lets two threads fill the stages and multiply, in a region that gets all that follows the loop."""

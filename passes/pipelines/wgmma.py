@@ -23,12 +23,12 @@ class ByWarpgroups(FilledByTma):
     @staticmethod
     def grid(loop: Loop) -> tuple[int, int, int] | None:
         """How many warpgroups multiply, down and across, and in all; None where `wgmma` can't."""
-        m = loop.products[0].mnk[0]
+        m, n, _ = loop.products[0].mnk
         for each in loop.products:
-            (_, n, depth), (a, b, d, k) = each.mnk, types_of(each)
-            if MMA_ASYNC.judge(MmaAsync(f"m64n{n}k{k}", a, b, d), loop.chip) or depth % k:
+            (_, columns, depth), (a, b, d, k) = each.mnk, types_of(each)
+            if MMA_ASYNC.judge(MmaAsync(f"m64n{columns}k{k}", a, b, d), loop.chip) or depth % k:
                 return None
-        if m % WGMMA_ROWS or not all(map(loop.reads, loop.products)) or not loop.divides(m):
+        if m % WGMMA_ROWS or not all(map(loop.reads, loop.products)) or not loop.divides(m, n, 1):
             return None
         count = 2 if m % (2 * WGMMA_ROWS) == 0 else 1
         return count, 1, count

@@ -41,6 +41,83 @@ gpu.module @m [#nvvm.target<chip = "{chip}">] {{
 }}
 """
 
+ATTENTION = """
+!M = memref<?x?xbf16>
+!S = tensor<128x{N}xf32>
+!I = tensor<128x{N}xi32>
+!O = tensor<128x64xf32>
+!R = tensor<128xf32>
+#grid = affine_map<()[m, h, n, h2, n2, h3, m2, h4, m3, n4] -> (m ceildiv 128, 1, 1)>
+gpu.module @m [#nvvm.target<chip = "{chip}">] {{
+  gpu.func @attention(%q: !M, %k: !M, %v: !M, %d: !M, %l: memref<?xf32>, %bias: memref<?xf32>)
+      kernel attributes {{known_block_size = array<i32: 128, 1, 1>, weft.grid = #grid}} {{
+    %c0 = arith.constant 0 : i32
+    %step = arith.constant {N} : i32
+    %m = arith.constant 128 : i32
+    %zi = arith.constant 0 : index
+    %x_id = gpu.block_id x
+    %x_i = arith.index_cast %x_id : index to i32
+    %row = arith.muli %x_i, %m : i32
+    %dim = memref.dim %k, %zi : !M
+    %n = arith.index_cast %dim : index to i32
+    %zero = arith.constant dense<0.0> : !O
+    %none = arith.constant dense<0.0> : !R
+    %low = arith.constant dense<-1.0e30> : !R
+    %lows = arith.constant dense<-1.0e30> : !S
+    %scale = arith.constant dense<0.125> : !S
+    %x = "tile.load"(%q, %row, %c0) : (!M, i32, i32) -> tensor<128x64xbf16>
+    %o:3 = scf.for %j = %c0 to %n step %step
+        iter_args(%acc = %zero, %max = %low, %sum = %none) -> (!O, !R, !R) : i32 {{
+      %y = "tile.load"(%k, %j, %c0) {{transpose = true}} : (!M, i32, i32) -> tensor<64x{N}xbf16>
+      %z = "tile.load"(%v, %j, %c0) : (!M, i32, i32) -> tensor<{N}x64xbf16>
+      %s = "tile.gemm"(%x, %y) : (tensor<128x64xbf16>, tensor<64x{N}xbf16>) -> !S
+      %s1 = arith.mulf %s, %scale : !S
+      %bv = "tile.load_row"(%bias, %j) : (memref<?xf32>, i32) -> tensor<{N}xf32>
+      %bb = "tile.broadcast"(%bv) {{axis = 0 : i64}} : (tensor<{N}xf32>) -> !S
+      %s2 = arith.addf %s1, %bb : !S
+      %r0 = "tile.coordinate"() {{axis = 0 : i64}} : () -> !I
+      %k0 = "tile.coordinate"() {{axis = 1 : i64}} : () -> !I
+      %rs = tensor.splat %row : !I
+      %js = tensor.splat %j : !I
+      %r1 = arith.addi %r0, %rs : !I
+      %k1 = arith.addi %k0, %js : !I
+      %keep = arith.cmpi sle, %k1, %r1 : !I
+      %t = arith.select %keep, %s2, %lows : tensor<128x{N}xi1>, !S
+      %m0 = "tile.reduce"(%t) ({{
+      ^bb0(%e: f32, %f: f32):
+        %g = arith.maximumf %e, %f : f32
+        "tile.yield"(%g) : (f32) -> ()
+      }}) {{axis = 1 : i64}} : (!S) -> !R
+      %m1 = arith.maximumf %m0, %max : !R
+      %mb = "tile.broadcast"(%m1) {{axis = 1 : i64}} : (!R) -> !S
+      %u = arith.subf %t, %mb : !S
+      %p = math.exp2 %u : !S
+      %p0 = "tile.reduce"(%p) ({{
+      ^bb0(%e: f32, %f: f32):
+        %g = arith.addf %e, %f : f32
+        "tile.yield"(%g) : (f32) -> ()
+      }}) {{axis = 1 : i64}} : (!S) -> !R
+      %d0 = arith.subf %max, %m1 : !R
+      %al = math.exp2 %d0 : !R
+      %l0 = arith.mulf %sum, %al : !R
+      %l1 = arith.addf %l0, %p0 : !R
+      %ab = "tile.broadcast"(%al) {{axis = 1 : i64}} : (!R) -> !O
+      %a1 = arith.mulf %acc, %ab : !O
+      %h = arith.truncf %p : !S to tensor<128x{N}xbf16>
+      %w = "tile.gemm"(%h, %z, %a1) {{beta = 1.0 : f32}}
+        : (tensor<128x{N}xbf16>, tensor<{N}x64xbf16>, !O) -> !O
+      scf.yield %w, %m1, %l1 : !O, !R, !R
+    }}
+    %lb = "tile.broadcast"(%o#2) {{axis = 1 : i64}} : (!R) -> !O
+    %out = arith.divf %o#0, %lb : !O
+    %h = arith.truncf %out : !O to tensor<128x64xbf16>
+    "tile.store"(%h, %d, %row, %c0) : (tensor<128x64xbf16>, !M, i32, i32) -> ()
+    "tile.store_row"(%o#2, %l, %row) : (!R, memref<?xf32>, i32) -> ()
+    gpu.return
+  }}
+}}
+"""
+
 
 @pytest.mark.parametrize("chip", ["sm_90a", "sm_80", "sm_100a", "sm_120"])
 @pytest.mark.parametrize(
@@ -68,3 +145,19 @@ def test_products_of_any_size(chip, tile, transpose, first, kind, stages):
         assert not report.findings
         expected = c + first + a.astype(np.float64) @ b.astype(np.float64)
         assert np.allclose(d, expected, atol=0.05 if kind == "f32" else 1e-3)
+
+
+@pytest.mark.parametrize("chip", ["sm_90a", "sm_80"])
+@pytest.mark.parametrize("columns", [64, 128])
+def test_attention_with_a_mask_and_a_bias(chip, columns):
+    kernel = weft.compile(ATTENTION.format(chip=chip, N=columns), arch=chip)
+    rng = np.random.default_rng(1)
+    q, k, v = (rng.standard_normal((200, 64)).astype(ml_dtypes.bfloat16) for _ in range(3))
+    bias, sums = rng.standard_normal(200).astype(np.float32), np.zeros(200, np.float32)
+    d = np.zeros((200, 64), ml_dtypes.bfloat16)
+    assert not kernel.emulate(q, k, v, d, sums, bias).findings
+    scores = q.astype(np.float64) @ k.astype(np.float64).T / 8 + bias
+    scores[np.triu_indices(200, 1)] = -np.inf
+    p = np.exp2(scores - scores.max(1, keepdims=True))
+    assert np.allclose(sums, p.sum(1), atol=1e-4)
+    assert np.allclose(d.astype(np.float64), p / p.sum(1, keepdims=True) @ v.astype(np.float64), atol=0.02)
