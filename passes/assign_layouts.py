@@ -17,6 +17,7 @@ from weft.dialects.tile import (
     ConvertLayoutOp,
     CoordinateOp,
     FragmentType,
+    GemmOp,
     LoadOp,
     LoadRowOp,
     ReduceOp,
@@ -25,8 +26,10 @@ from weft.dialects.tile import (
     is_fragment,
     is_free,
 )
+from weft.dialects.tile_roles import RoleOp
 from weft.ir import instrumentation
-from weft.isa.chips import LANES, WARPS
+from weft.isa.chips import LANES, THREAD_REGISTERS, WARPS
+from weft.isa.mma.fragments import REGISTER_BITS
 from weft.layout import Iter, Layout
 from weft.mlir import arith, gpu, ir, operations, scf, tensor
 from weft.passes.builders import registers
@@ -87,6 +90,7 @@ def _assign(kernel: gpu.GPUFuncOp) -> None:
     kernel.operation.walk(visit)
     sets = {each: [each] for op in found for each in (*_free(op), *_arguments(op))}
     for op in found:
+        _check(op)
         for values in alike(op):
             _join(sets, [each for each in values if each in sets])
     classes = {id(values): _Class(values) for values in sets.values()}
@@ -150,6 +154,18 @@ def _arguments(op: ir.OpView) -> list[ir.Value]:
     return [a for block in blocks for a in block.arguments if is_free(a)]
 
 
+def _check(op: ir.OpView) -> None:
+    """Raises WeftError for tiles that other passes must have given layouts."""
+    if isinstance(op, GemmOp):
+        raise refuse(
+            op,
+            "expects tiles with layouts: --pipeline-loops decides on them where the product is in the "
+            "kernel's only loop with products, without roles, and all else loads, stores or is by element",
+        )
+    if isinstance(op, LoadOp) and op.attribute("transpose"):
+        raise refuse(op, "expects a layout for a transposed tile of a matrix: load it as it is")
+
+
 def _describe(op: ir.OpView, class_of: Callable[[ir.Value], _Class]) -> None:
     """Adds what an operation says about the layouts of its tiles."""
     if isinstance(op, ConvertLayoutOp):
@@ -208,18 +224,37 @@ def _following(one: _Class, vectors: list[_Class]) -> Layout | None:
 
 def _divided(one: _Class, most: int = LANES) -> tuple[int, int]:
     """The elements that a lane accesses at once, and the lanes of a warp that share a row, at most `most`."""
-    rows, columns = one.shape
+    (rows, columns), threads, of = one.shape, WARPS * LANES, _builder(one)
     run_ = _power(columns, registers.MOST_BYTES * 8 // (one.bits or 32))
     while run_:
         lanes = _power(columns // run_, most)
-        if rows % (WARPS * LANES // lanes) == 0:
+        if rows % (threads // lanes) == 0:
             return run_, lanes
         run_ //= 2
     raise refuse(
-        one.values[0].owner.opview,
-        f"can't divide {rows} rows of {columns} among {WARPS * LANES} threads: use a multiple of "
-        f"{WARPS * LANES // _power(columns, most)} rows",
+        of,
+        f"can't divide {rows} rows of {columns} among {threads} threads: use a multiple of "
+        f"{threads // _power(columns, most)} rows",
     )
+
+
+def _builder(one: _Class) -> ir.OpView:
+    """An operation that returns one of the tiles. Raises WeftError if they need too many registers."""
+    owners = [each.owner for each in one.values if not isinstance(each.owner, ir.Block)]
+    op, holder = owners[0].opview, owners[0]
+    while holder is not None and holder.name != RoleOp.OPERATION_NAME:
+        holder = holder.parent and holder.parent.operation
+    most = (holder and holder.opview.attribute("registers")) or THREAD_REGISTERS
+    (rows, columns), width = one.shape, max(each.type.element_type.width for each in one.values)
+    needed = rows * columns * width // (REGISTER_BITS * WARPS * LANES)
+    if needed > most:
+        fit = columns * most // needed // _COLUMNS * _COLUMNS
+        raise refuse(
+            op,
+            f"has a tile of {rows} x {columns} that needs {needed} registers of a thread, which has {most}: "
+            f"loop over parts of its columns, at most {fit} at once",
+        )
+    return op
 
 
 def _power(number: int, most: int) -> int:

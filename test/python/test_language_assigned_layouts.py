@@ -1,11 +1,16 @@
 """Kernels whose tiles get their layouts by `--assign-layouts`."""
 
+import runpy
+from pathlib import Path
+
+import language_mistakes
 import ml_dtypes
 import numpy as np
 import pytest
 
 import weft.language as w
 
+EXAMPLES = Path(__file__).parents[2] / "examples"
 ARCHS = ("sm_75", "sm_80", "sm_90a", "sm_100a", "sm_120a")
 TYPES = {np.float32: w.f32, np.float16: w.f16, ml_dtypes.bfloat16: w.bf16}
 
@@ -168,3 +173,53 @@ def test_vectors_are_loaded_and_stored_beside_tiles(arch, m, n):
     want = (wide - mean) / np.sqrt(wide.var(1, keepdims=True) + 1e-5) * weight.astype(np.float64) + bias
     assert np.allclose(means, mean[:, 0], atol=1e-5)
     assert np.allclose(y.astype(np.float64), want * scale[:, None], rtol=1e-2, atol=2e-2)
+
+
+gemm = runpy.run_path(str(EXAMPLES / "language_plain_gemm.py"))["gemm"]
+
+
+@w.kernel(grid=lambda d, M, N: (w.ceil_div(d.rows, M), w.ceil_div(d.columns, N)))
+def of_transposed(a: w.In["m k", w.f16], b: w.In["n k", w.f16], d: w.Out["m n", w.f32], *, M, N, K):
+    row, column = w.cta(0) * M, w.cta(1) * N
+    sums = w.zeros((M, N))
+    for k in w.range(0, a.columns, K):
+        sums = w.gemm(w.load(a[row, k], (M, K)), w.load(b[column, k], (N, K)).T, sums)
+    w.store(w.relu(sums * 0.5), d[row, column])
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a", "sm_100a", "sm_120a"])
+def test_a_plain_loop_multiplies(arch):
+    a, b = random(200, 152, dtype=ml_dtypes.bfloat16), random(152, 264, dtype=ml_dtypes.bfloat16)
+    d = np.zeros((200, 264), ml_dtypes.bfloat16)
+    assert not gemm.emulate(a, b, d, N=128, arch=arch).findings
+    want = a.astype(np.float64) @ b.astype(np.float64)
+    assert np.allclose(d.astype(np.float64), want, rtol=2**-7, atol=0.02)
+    a, b = random(70, 40, dtype=np.float16), random(90, 40, dtype=np.float16)
+    d = np.zeros((70, 90), np.float32)
+    assert not of_transposed.emulate(a, b, d, M=64, N=64, K=32, arch=arch).findings
+    want = np.maximum(a.astype(np.float64) @ b.astype(np.float64).T * 0.5, 0)
+    assert np.allclose(d, want, atol=1e-3)
+
+
+MISTAKES = r"""
+# stages of w\.range must be a number from 2 on, without unroll, got 1
+with w.role():
+    for k in w.range(0, 64, 16, stages=1):  # here
+        pass
+
+# sums of this product must be as w\.zeros\(\(64, 64\), w\.f32\) makes them
+w.gemm(w.load(x[0, 0], (64, 32)), w.load(x[0, 0], (32, 64)), w.zeros((64, 32)))
+
+# a has 32 columns and b has 64 rows, which must be equal
+w.gemm(w.load(x[0, 0], (64, 32)), w.load(x[0, 0], (64, 64)))
+
+# 'tile.gemm' op expects tiles with layouts: --pipeline-loops decides on them where the product is in the
+with w.role():
+    s = w.gemm(w.load(x[0, 0], (64, 32)), w.load(x[0, 0], (32, 64)))  # here
+    w.store(s, y[0, 0])
+"""
+
+
+@pytest.mark.parametrize("code, message", language_mistakes.cases(MISTAKES))
+def test_mistakes(code, message, tmp_path):
+    language_mistakes.refused(tmp_path, code, message, globals())

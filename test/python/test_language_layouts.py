@@ -257,7 +257,7 @@ def test_tiles_of_vectors_fit_registers():
     @w.kernel()
     def kernel(x: w.In["m", w.f32]):
         with w.role():
-            w.zeros(64) + w.zeros((1, 512))
+            w.by_lanes(w.zeros(64) + w.zeros((1, 512)))
 
     with pytest.raises(weft.WeftError, match=r"a fragment of 64 x 512 w\.f32 needs 256 registers"):
         kernel.compile()

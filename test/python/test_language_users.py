@@ -270,11 +270,11 @@ with w.role():
     t = w.load(x[0, 0], (64, 8))
     w.store(w.where(w.row(t) < 3 and w.column(t) < 4, t, 0.0), y[0, 0])
 
-# needs 256 registers of each thread, and a thread has 255: loop over .* at most 504 at once
+# needs 256 registers of a thread, which has 255: loop over .* at most 504 at once
 with w.role():
     w.store(w.load(x[0, 0], (64, 512)), y[0, 0])
 
-# a fragment of 64 x 64 w.f32 needs 32 registers of each thread, and this role has 24
+# a tile of 64 x 64 that needs 32 registers of a thread, which has 24: loop over parts
 with w.role(registers=24):
     w.store(w.load(x[0, 0], (64, 64)), y[0, 0])
 

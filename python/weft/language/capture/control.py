@@ -109,8 +109,14 @@ def failing(*around: _Construct) -> None:
 
 def _rebuild(op: ir.OpView, operands: list[ir.Value], results: list[ir.Type]) -> ir.Operation:
     """A new operation in place of one, with its regions, but other operands and results."""
+    old = op.operation
     new = ir.Operation.create(
-        op.operation.name, results=results, operands=operands, regions=len(op.regions), loc=op.location
+        old.name,
+        results=results,
+        operands=operands,
+        attributes=dict(old.attributes.items()),
+        regions=len(op.regions),
+        loc=op.location,
     )
     for source, target in zip(op.operation.regions, new.regions, strict=True):
         for block in list(source.blocks):
@@ -157,6 +163,9 @@ class Loop(_Construct):
     def _numbers(self, part: Part) -> Iterator[object]:
         """The numbers of an iteration of a loop, in which its body is traced."""
         self._op = scf.ForOp(part.begin, part.end, part.step, [])
+        if self.over.stages is not None:
+            stages = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), self.over.stages)
+            self._op.operation.attributes["stages"] = stages
         self._block, self._left = self._op.body, len(part.distances)
         for distance in part.distances:
             with nullcontext() if self._entered else ir.InsertionPoint(self._block):

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any, NoReturn
 
+from weft.dialects import tile
 from weft.dialects.tile import FragmentType
 from weft.ir import callers
 from weft.language.capture import trace
@@ -14,7 +15,7 @@ from weft.language.values.dtypes import DType, bf16, e4m3, e5m2, f16, f32, i8, i
 from weft.language.values.fragments import Fragment
 from weft.language.values.scalars import dtype_of
 from weft.mlir import ir
-from weft.passes.builders import registers
+from weft.passes.builders import emit, registers
 
 _BY_RING = "in a role that writes a ring of such buffers (ring.write)"
 _MULTIPLIED = (f16, bf16, f32, e4m3, e5m2, i8, u8)
@@ -77,13 +78,21 @@ class Pending(Carried):
         return f"<{self}>"
 
 
-def gemm(a: Buffer | Fragment, b: Buffer, sums: Fragment | Pending | None = None) -> Pending:
+def gemm(
+    a: Buffer | Fragment, b: Buffer | Fragment, sums: Fragment | Pending | None = None
+) -> Pending | Fragment:
     """Starts `a @ b`, or `sums + a @ b`, by the warpgroup. The result is pending until `w.wait`.
+
+    If both are tiles from arrays, as `w.load` returns them, the result is a tile: `--pipeline-loops` divides
+    the kernel among producers and consumers, and brings the tiles through shared memory. Such a kernel has
+    one loop with products, no roles, and otherwise only loads, stores and operations by element.
 
     `a` is a buffer of 64 (or a multiple) x K, or a fragment such as the sums of another product in 16 bits;
     `b` is a buffer of K x N. Either may be transposed: `b.T`. `sums` may be pending itself. Buffers must not
     be released, and must not change, before the product is finished.
     """
+    if isinstance(a, Fragment) and isinstance(b, Fragment) and a.is_free and b.is_free:
+        return _of_tiles(a, b, sums)
     current, kind = trace.current(), _checked("w.gemm", a, b, sums)
     value, region = current.multiplier.start(a, b, sums, kind)
     current.groups += 1
@@ -94,6 +103,18 @@ def gemm(a: Buffer | Fragment, b: Buffer, sums: Fragment | Pending | None = None
         if asynchronous and isinstance(each, Buffer) and each.slot is not None:
             each.slot.multiplied(current.groups)
     return Pending(kind, value, current.groups, region)
+
+
+def _of_tiles(a: Fragment, b: Fragment, sums: object) -> Fragment:
+    """The product of tiles whose layouts aren't decided yet."""
+    (m, _), (_, n) = _checked_types("w.gemm", a, b)
+    kind = ir.RankedTensorType.get([m, n], (f32 if a.dtype.is_float else i32).type)
+    if sums is None:
+        sums = Fragment(emit.constant(kind, 0))
+    if not isinstance(sums, Fragment) or not sums.is_free or sums.value.type != kind:
+        dtype = dtype_of(kind)
+        raise mistake(f"sums of this product must be as w.zeros(({m}, {n}), {dtype}) makes them, got {sums}")
+    return Fragment(tile.gemm(a.value, b.value, sums.value, kind))
 
 
 def warp_gemm(a: Buffer | Fragment, b: Buffer, sums: Fragment | None = None) -> Fragment:
@@ -108,7 +129,7 @@ def warp_gemm(a: Buffer | Fragment, b: Buffer, sums: Fragment | None = None) -> 
     return Fragment(value)
 
 
-def _checked(caller: str, a: Buffer | Fragment, b: Buffer, sums: object) -> ir.Type:
+def _checked(caller: str, a: Buffer | Fragment, b: Buffer | Fragment, sums: object) -> ir.Type:
     """The type of the sums of a product. Raises WeftError for operands that it can't have."""
     current = trace.current()
     current.check_whole_in_role(caller)
@@ -124,12 +145,24 @@ def _checked(caller: str, a: Buffer | Fragment, b: Buffer, sums: object) -> ir.T
                 size = " x ".join(map(str, value.shape))
                 instead = f": store it to a buffer of {size} {value.dtype}, {_BY_RING}"
             raise mistake(f"{name} of {caller} must be {kinds}, got {value}{instead}")
-    (m, k), (k_of_b, n) = a.shape, b.shape
+    (m, _), (_, n) = _checked_types(caller, a, b)
+    if m % registers.WGMMA_ROWS:
+        raise mistake(f"a must have a multiple of {registers.WGMMA_ROWS} rows for each warpgroup, got {m}")
+    if isinstance(a, Fragment):
+        _check_operand(a)
+    kind = FragmentType.of((m, n), (f32 if a.dtype.is_float else i32).type, current.sums((m, n)))
+    _check_sums(sums, kind)
+    return kind
+
+
+def _checked_types(caller: str, a: Buffer | Fragment, b: Buffer | Fragment) -> tuple[Any, Any]:
+    """The shapes of the operands of a product. Raises WeftError for those that no product has."""
+    if len(a.shape) != 2 or len(b.shape) != 2:
+        raise mistake(f"{caller} expects tiles of rows and columns, got {a} and {b}")
+    k, k_of_b = a.shape[1], b.shape[0]
     if k != k_of_b:
         meant = ": did you mean b.T?" if b.shape[1] == k else ""
         raise mistake(f"a has {k} columns and b has {k_of_b} rows, which must be equal{meant}")
-    if m % registers.WGMMA_ROWS:
-        raise mistake(f"a must have a multiple of {registers.WGMMA_ROWS} rows for each warpgroup, got {m}")
     for operand, dtype in (("a", a.dtype), ("b", b.dtype)):
         if dtype not in _MULTIPLIED:
             types = ", ".join(map(str, _MULTIPLIED))
@@ -139,11 +172,7 @@ def _checked(caller: str, a: Buffer | Fragment, b: Buffer, sums: object) -> ir.T
         if isinstance(a, Fragment) and b.dtype.bits == 16:
             remedy = f"convert a with .to({b.dtype})"
         raise mistake(f"a and b must have one type, got {a.dtype} and {b.dtype}: {remedy}")
-    if isinstance(a, Fragment):
-        _check_operand(a)
-    kind = FragmentType.of((m, n), (f32 if a.dtype.is_float else i32).type, current.sums((m, n)))
-    _check_sums(sums, kind)
-    return kind
+    return a.shape, b.shape
 
 
 def _check_operand(a: Fragment) -> None:

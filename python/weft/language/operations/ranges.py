@@ -25,6 +25,7 @@ class Range:
     end: Any
     step: Any
     unroll: int = 1
+    stages: int | None = None
 
     def loops(self) -> Iterator["Part"]:
         """The loops that go through the numbers: one, or with `unroll` a second one for what is left."""
@@ -61,13 +62,20 @@ class Part:
     distances: tuple[ir.Value | int, ...]
 
 
-def range_(first: object, end: object = None, step: object = 1, *, unroll: int = 1) -> Range:
+def range_(
+    first: object, end: object = None, step: object = 1, *, unroll: int = 1, stages: int | None = None
+) -> Range:
     """A loop of the GPU over every `step`-th number from `first` on, below `end`: `for i in w.range(n)`.
 
     With one argument, it begins at 0. The step must be positive: the kernel stops if it isn't. With `unroll`,
     the body is repeated this number of times in an iteration, and a second loop executes the rest. A loop
     over Python's `range` is unrolled completely.
+
+    In a loop with products of tiles from arrays, `stages` is the number of stages of shared memory for these
+    tiles, which are filled some iterations ahead (`--pipeline-loops`). By default, there are up to four.
     """
+    if stages is not None and (type(stages) is not int or stages < 2 or unroll != 1):
+        raise mistake(f"stages of w.range must be a number from 2 on, without unroll, got {shown(stages)}")
     if not isinstance(unroll, int) or isinstance(unroll, bool) or unroll < 1:
         raise mistake(f"unroll of w.range must be a positive number that Python knows, got {unroll}")
     begin, stop = (0, first) if end is None else (first, end)
@@ -77,7 +85,7 @@ def range_(first: object, end: object = None, step: object = 1, *, unroll: int =
             raise mistake(f"{name} of w.range must be a w.i32, got {value}{remedy}")
     if isinstance(step, int) and step < 1:
         raise mistake(f"step of w.range must be positive, got {step}: count up, and subtract in the loop")
-    return Range(begin, stop, step, unroll)
+    return Range(begin, stop, step, unroll, stages)
 
 
 Order = Callable[[Scalar, tuple[Scalar, ...]], object]
@@ -94,7 +102,7 @@ class Tiles(Range):
     def of(counts: tuple[Scalar, ...], order: Order | None = None) -> "Tiles":
         """Those of a grid of so many tiles."""
         total = functools.reduce(emit.mul, (count.value for count in counts))
-        return Tiles(cta(0), Scalar(total), ctas(0), 1, counts, order)
+        return Tiles(cta(0), Scalar(total), ctas(0), counts=counts, order=order)
 
     def item(self, number: Scalar) -> object:
         """The coordinates of a tile, from its number."""

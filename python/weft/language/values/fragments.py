@@ -57,7 +57,8 @@ class Fragment(operators.Operators, Carried):
         self.axis = axis
         self._layout: Layout | None = value.type.layout if tile.is_fragment(value) else None
         self.where = callers.here()
-        self._check_fits()
+        if not self.is_free:
+            self._check_fits()
 
     @property
     def layout(self) -> Layout:
@@ -77,6 +78,7 @@ class Fragment(operators.Operators, Carried):
         """Decides on the layout of a fragment that has none."""
         self.value = _in_layout(self.value, FragmentType.of(self.shape, self.dtype.type, layout))
         self._layout = layout
+        self._check_fits()
 
     @staticmethod
     def of_lane(lane: ir.Value, shape: Sequence[int], layout: Layout) -> "Fragment":
@@ -94,8 +96,7 @@ class Fragment(operators.Operators, Carried):
         """Raises WeftError for more registers than a thread has: the compiler would spill them."""
         kind, current = self.value.type, trace.current()
         role, bits = current.role, kind.element_type.width
-        count = math.prod(self.shape) // WARPGROUP if self.is_free else kind.registers
-        needed = count * bits // 32 if bits > 1 else 0
+        needed = kind.registers * bits // 32 if bits > 1 else 0
         share = min(REGISTERS // current.threads, THREAD_REGISTERS)
         most = share if role is None else role.registers or THREAD_REGISTERS
         if needed <= most:
@@ -150,11 +151,25 @@ class Fragment(operators.Operators, Carried):
         """The transposed tile, in the same registers; nothing moves. Of a vector of rows, the vector of
         columns with the same elements, and the other way around, through shared memory.
         """
+        if (loaded := self._transposed_load()) is not None:
+            return loaded
         if len(self.shape) != 2:
             lane, layout = shared_exchange.transposed(self.lane, self.shape[0], self.layout)
             return Fragment.of_lane(lane, self.shape, layout)
         rows, columns = self.layout.group(self.shape)
         return Fragment.of_lane(self.lane, self.shape[::-1], Layout((*columns, *rows), self.layout.replica))
+
+    def _transposed_load(self) -> "Fragment | None":
+        """The tile as the transposed one is loaded, if it is from an array and its layout isn't decided."""
+        owner = self.value.owner if self.is_free else None
+        if isinstance(owner, (ir.Block, type(None))) or not isinstance(op := owner.opview, tile.LoadOp):
+            return None
+        kind = ir.RankedTensorType.get(list(self.shape[::-1]), self.value.type.element_type)
+        swapped = not op.attribute("transpose")
+        bytes_ = op.attribute("vector_bytes")
+        with ir.InsertionPoint.after(owner):
+            loaded = tile.load(op.source, op.row, op.column, kind, transpose=swapped, vector_bytes=bytes_)
+        return Fragment(loaded)
 
     @property
     def type(self) -> ir.Type:
