@@ -22,7 +22,7 @@ from weft.dialects.tile_copies import BOTH, ZERO
 from weft.dialects.tile_types import is_memref
 from weft.isa.chips import CHIPS
 from weft.isa.tensor_map import ROW_BYTES
-from weft.mlir import arith, ir, operations, scf
+from weft.mlir import arith, ir, memref, operations, scf
 from weft.passes.assign_layouts import alike
 from weft.passes.builders import emit
 
@@ -34,8 +34,8 @@ _STEP_BYTES = 32
 """Bytes of a row of A that an instruction multiplies."""
 _DIVISIBLE = (
     *("arith.", "math.", "scf.", "tensor.splat", emit.SIGN_CAST, "tile.gemm", "tile.load", "tile.store"),
-    *("tile.broadcast", "tile.coordinate", "tile.yield", "memref.dim", "memref.load", "gpu.block_id"),
-    *("gpu.grid_dim", "gpu.func", "gpu.return"),
+    *("tile.broadcast", "tile.coordinate", "tile.yield", "memref.dim", "memref.load", "memref.subview"),
+    *("gpu.block_id", "gpu.grid_dim", "gpu.func", "gpu.return"),
 )
 """Operations, or beginnings of their names, of which any number of agents can do a part each."""
 
@@ -50,6 +50,7 @@ class Load:
 
     def __init__(self, op: LoadOp, is_b: bool) -> None:
         self.op, self.transposed = op, bool(op.attribute("transpose"))
+        self.matrix, self.indices = _member(op.source)  # an array, and which of its matrices
         self.number, self.k_major = int(is_b), self.transposed == is_b
         self.element = op.fragment.type.element_type
         self.shape = op.fragment.type.shape[:: -1 if self.transposed else 1]  # in the matrix
@@ -62,7 +63,7 @@ class Load:
         """
         return (
             is_free(self.op.fragment)
-            and self.op.source in aligned
+            and self.matrix in aligned
             and self.shape[1] * self.element.width % (8 * min(SWIZZLES)) == 0
             and all(isinstance(each.owner.opview, GemmOp) for each in self.op.fragment.uses)
             and all(each.operand_number == self.number for each in self.op.fragment.uses)
@@ -84,7 +85,7 @@ class Loop:
         found = [each.opview for each in body if isinstance(each.opview, LoadOp) and each.results[0] in read]
         self.loads = {each.fragment: Load(each, each.fragment in right) for each in found}
         self.bytes = sum(each.bytes for each in self.loads.values())  # of a stage
-        self.needed = {value for each in found for value in (each.row, each.column)}
+        self.needed = {value for each in found for value in (each.source, each.row, each.column)}
         self.coordinates = list[ir.Operation]()
         """The operations of the body that compute where tiles are in their matrices."""
         for each in reversed(body):
@@ -127,8 +128,8 @@ class Loop:
         if isinstance(view, ReduceOp):
             return bool(view.attribute("axis") == 1)
         if isinstance(view, StoreOp):
-            read = [each.op.source for each in self.loads.values()]
-            return is_memref(view.destination) and view.destination not in read
+            read = [each.matrix for each in self.loads.values()]
+            return is_memref(view.destination) and _member(view.destination)[0] not in read
         if isinstance(view, LoadOp) and view.fragment not in self.loads:
             return is_memref(view.source) and not view.attribute("transpose")
         return op.name.startswith(_DIVISIBLE)
@@ -182,13 +183,34 @@ class Loop:
         asked = self.op.attributes["stages"].value if "stages" in self.op.attributes else _MOST_STAGES
         return int(min(asked, self.room // self.bytes))
 
-    def places(self, k: ir.Value) -> list[tuple[Load, ir.Value, ir.Value]]:
-        """The loads in the iteration of a number, with their rows and columns there."""
+    def places(self, k: ir.Value) -> list[tuple[Load, list[Any]]]:
+        """Where the tiles of the loads are in the iteration of a number: the matrix, the row, the column, and
+        the indices of the matrix in its array.
+        """
         values = {self.op.induction_variable: k}
         for op in self.coordinates:
             mlir.clone(op, values)
-        corners = ((each, each.op.row, each.op.column) for each in self.loads.values())
-        return [(each, values.get(row, row), values.get(column, column)) for each, row, column in corners]
+        places = [(each, [*list(each.op.operands)[:3], *each.indices]) for each in self.loads.values()]
+        return [(each, [values.get(value, value) for value in place]) for each, place in places]
+
+
+def _member(matrix: ir.Value) -> tuple[ir.Value, list[ir.Value | int]]:
+    """The array of which this is one matrix, and its indices there; a matrix that is no such part, itself."""
+    view = None if isinstance(matrix.owner, ir.Block) else matrix.owner.opview
+    if not isinstance(view, memref.SubViewOp):
+        return matrix, []
+    outer, any_ = view.source.type.rank - 2, ir.ShapedType.get_dynamic_size()
+    sizes = [each.owner.opview for each in view.sizes if not isinstance(each.owner, ir.Block)]
+    whole = [(each.source, mlir.constant(each.index)) for each in sizes if isinstance(each, memref.DimOp)]
+    is_member = (
+        list(view.static_offsets)[outer:] == [0, 0]
+        and list(view.static_sizes) == [*[1] * outer, any_, any_]
+        and set(view.static_strides) == {1}
+        and whole == [(view.source, outer), (view.source, outer + 1)]
+    )
+    given = iter(view.offsets)
+    indices = [next(given) if each == any_ else each for each in list(view.static_offsets)[:outer]]
+    return (view.source, indices) if is_member else (matrix, [])
 
 
 def _vectors_of_rows(ops: Sequence[ir.Operation]) -> set[ir.Value]:

@@ -1,6 +1,7 @@
 """Pipelines with `mma.sync`: all warps multiply, and fill the stages by `cp.async`."""
 
 from collections.abc import Iterator
+from typing import Any
 
 from weft.dialects import tile
 from weft.dialects.tile import GemmOp
@@ -73,14 +74,14 @@ class ByWarps(Pipeline):
             nvvm.cp_async_wait_group(0)  # for the zeros
 
     def _copies(
-        self, places: list[tuple[Load, ir.Value, ir.Value]], stage: ir.Value, has: ir.Value | None = None
+        self, places: list[tuple[Load, list[Any]]], stage: ir.Value, has: ir.Value | None = None
     ) -> Iterator[None]:
         """Starts to copy the tiles of an iteration to a stage, one after the other; zeros unless the loop
         `has` it.
         """
-        for each, row, column in places:
+        for each, (source, row, column, *_) in places:
             row = row if has is None else emit.select(has, row, _NO_ROW)
-            source, part, (rows, columns) = each.op.source, each.stage(stage), each.edges
+            part, (rows, columns) = each.stage(stage), each.edges
             tile.copy_async(source, row, column, part, vector_bytes=ROW_BYTES, rows=rows, columns=columns)
             yield
 

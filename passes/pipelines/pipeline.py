@@ -24,7 +24,7 @@ from weft.isa.tensor_map import ROW_BYTES
 from weft.mlir import arith, ir, nvvm, operations, scf, tensor
 from weft.passes.builders import emit, registers
 from weft.passes.kernels.fragments import of_atoms
-from weft.passes.kernels.matrices import panels
+from weft.passes.kernels.matrices import map_of_member, panels
 from weft.passes.pipelines.loop import Loop, tiles_of
 
 _PLACED = (LoadOp, LoadRowOp, StoreOp, StoreRowOp, CoordinateOp)
@@ -154,7 +154,7 @@ class Pipeline:
 
     def set_launch(self, threads: int) -> None:
         """Sets the block size, and the alignment that copies by vectors need."""
-        kernel, read = self.loop.kernel, [each.op.source for each in self.loop.loads.values()]
+        kernel, read = self.loop.kernel, [each.matrix for each in self.loop.loads.values()]
         kernel.attributes["known_block_size"] = ir.DenseI32ArrayAttr.get([threads, 1, 1])
         if not contract.ALIGNED.on(kernel):
             bytes_ = [ROW_BYTES if each in read else 1 for each in kernel.body.blocks[0].arguments]
@@ -169,7 +169,7 @@ class FilledByTma(Pipeline):
     def allocate(self, after: Sequence[ir.Operation]) -> None:
         super().allocate(after)
         for each in self.loop.loads.values():
-            each.map = tile.tensor_map(each.op.source, tile.stage_type(each.buffer.type))
+            each.map = tile.tensor_map(each.matrix, tile.stage_type(each.buffer.type))
 
     def each_stage(self, use: Callable[[ir.Value, list[ir.Value]], list[ir.Value]]) -> None:
         """Builds a loop like the plain one, but with a position in the ring alone. `use` builds its body for
@@ -183,6 +183,8 @@ class FilledByTma(Pipeline):
         tile.acquire(self.ring, *position)
         tile.expect(self.ring, position[0], self.loop.bytes)
         full = tile.full_barrier(self.ring, position[0])
-        for each, row, column in self.loop.places(k):
-            tile.copy_async(each.map, row, column, each.stage(position[0]), barrier=full)
+        for each, (_, row, column, *indices) in self.loop.places(k):
+            numbers = (emit.as_i32(index) if isinstance(index, ir.Value) else index for index in indices)
+            matrix = map_of_member(each.matrix, each.map, *numbers)
+            tile.copy_async(matrix, row, column, each.stage(position[0]), barrier=full)
         return list(tile.advance(self.ring, *position))

@@ -47,14 +47,18 @@ ATTENTION = """
 !I = tensor<128x{N}xi32>
 !O = tensor<128x64xf32>
 !R = tensor<128xf32>
-#grid = affine_map<()[m, h, n, h2, n2, h3, m2, h4, m3, n4] -> (m ceildiv 128, 1, 1)>
+!B = memref<?x?x?xbf16>
+!H = memref<?x?xbf16, strided<[?, 1], offset: ?>>
+#grid = affine_map<()[m, h, n, h2, b3, n3, h3, m2, h4, m3, n4] -> (m ceildiv 128, 1, 1)>
 gpu.module @m [#nvvm.target<chip = "{chip}">] {{
-  gpu.func @attention(%q: !M, %k: !M, %v: !M, %d: !M, %l: memref<?xf32>, %bias: memref<?xf32>)
+  gpu.func @attention(%q: !M, %k: !M, %v: !B, %d: !M, %l: memref<?xf32>, %bias: memref<?xf32>)
       kernel attributes {{known_block_size = array<i32: 128, 1, 1>, weft.grid = #grid}} {{
     %c0 = arith.constant 0 : i32
     %step = arith.constant {N} : i32
     %m = arith.constant 128 : i32
     %zi = arith.constant 0 : index
+    %one = arith.constant 1 : index
+    %two = arith.constant 2 : index
     %x_id = gpu.block_id x
     %x_i = arith.index_cast %x_id : index to i32
     %row = arith.muli %x_i, %m : i32
@@ -69,7 +73,10 @@ gpu.module @m [#nvvm.target<chip = "{chip}">] {{
     %o:3 = scf.for %j = %c0 to %n step %step
         iter_args(%acc = %zero, %max = %low, %sum = %none) -> (!O, !R, !R) : i32 {{
       %y = "tile.load"(%k, %j, %c0) {{transpose = true}} : (!M, i32, i32) -> tensor<64x{N}xbf16>
-      %z = "tile.load"(%v, %j, %c0) : (!M, i32, i32) -> tensor<{N}x64xbf16>
+      %rows = memref.dim %v, %one : !B
+      %columns = memref.dim %v, %two : !B
+      %head = memref.subview %v[%one, 0, 0] [1, %rows, %columns] [1, 1, 1] : !B to !H
+      %z = "tile.load"(%head, %j, %c0) : (!H, i32, i32) -> tensor<{N}x64xbf16>
       %s = "tile.gemm"(%x, %y) : (tensor<128x64xbf16>, tensor<64x{N}xbf16>) -> !S
       %s1 = arith.mulf %s, %scale : !S
       %bv = "tile.load_row"(%bias, %j) : (memref<?xf32>, i32) -> tensor<{N}xf32>
@@ -152,7 +159,8 @@ def test_products_of_any_size(chip, tile, transpose, first, kind, stages):
 def test_attention_with_a_mask_and_a_bias(chip, columns):
     kernel = weft.compile(ATTENTION.format(chip=chip, N=columns), arch=chip)
     rng = np.random.default_rng(1)
-    q, k, v = (rng.standard_normal((200, 64)).astype(ml_dtypes.bfloat16) for _ in range(3))
+    q, k = (rng.standard_normal((200, 64)).astype(ml_dtypes.bfloat16) for _ in range(2))
+    v = rng.standard_normal((2, 200, 64)).astype(ml_dtypes.bfloat16)  # of which the second one counts
     bias, sums = rng.standard_normal(200).astype(np.float32), np.zeros(200, np.float32)
     d = np.zeros((200, 64), ml_dtypes.bfloat16)
     assert not kernel.emulate(q, k, v, d, sums, bias).findings
@@ -160,4 +168,4 @@ def test_attention_with_a_mask_and_a_bias(chip, columns):
     scores[np.triu_indices(200, 1)] = -np.inf
     p = np.exp2(scores - scores.max(1, keepdims=True))
     assert np.allclose(sums, p.sum(1), atol=1e-4)
-    assert np.allclose(d.astype(np.float64), p / p.sum(1, keepdims=True) @ v.astype(np.float64), atol=0.02)
+    assert np.allclose(d.astype(np.float64), p / p.sum(1, keepdims=True) @ v[1].astype(np.float64), atol=0.02)
