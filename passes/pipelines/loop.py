@@ -134,6 +134,11 @@ class Loop:
             return is_memref(view.source) and not view.attribute("transpose")
         return op.name.startswith(_DIVISIBLE)
 
+    @staticmethod
+    def adds(product: GemmOp) -> bool:
+        """Whether a product is added to something other than zeros."""
+        return product.attribute("beta") != 0.0 and mlir.splat(product.c[0]) != 0
+
     def adds_to(self, product: GemmOp) -> int | None:
         """The number of the carried sums to which a product is added; None if anything else uses them."""
         for number, sums in enumerate(self.op.inner_iter_args):

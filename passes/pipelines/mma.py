@@ -95,7 +95,7 @@ class ByWarps(Pipeline):
 
     def _multiply(self, product: GemmOp, stage: ir.Value) -> ir.Value:
         """A warp's part of a product, one instruction deep after the other."""
-        sums, (_, columns, depth) = product.c[0] if product.attribute("beta") else None, product.mnk
+        sums, (_, columns, depth) = product.c[0] if self.loop.adds(product) else None, product.mnk
         right, atom = self.loop.loads[product.b], self.inputs[1]
         kind = of_atoms(atom, (self.step, columns // self.across), right.element)
         for k in range(0, depth, self.step):

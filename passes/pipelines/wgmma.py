@@ -72,7 +72,7 @@ class ByWarpgroups(FilledByTma):
             shape, row, column = (self.rows, product.mnk[2]), emit.value(self.row), emit.value(0)
             a = left.stage(stage)
             a = tile.slice_(a, column, row, shape[::-1]) if turned else tile.slice_(a, row, column, shape)
-        adds, number = bool(product.attribute("beta")), self.flying.get(product.d)
+        number, adds = self.flying.get(product.d), self.loop.adds(product)
         c, accumulate = product.c[0] if adds else undefined(product.d.type), emit.constant(emit.i1(), adds)
         if number is not None and self.loop.starts_at_zero(number):
             accumulate = self.continues  # rather than read zeros
