@@ -1,6 +1,7 @@
 """A plain loop with products, and whether it can be pipelined."""
 
 from collections.abc import Sequence
+from functools import cached_property
 from math import prod
 from typing import Any
 
@@ -86,13 +87,15 @@ class Loop:
         self.loads = {each.fragment: Load(each, each.fragment in right) for each in found}
         self.bytes = sum(each.bytes for each in self.loads.values())  # of a stage
         self.needed = {value for each in found for value in (each.source, each.row, each.column)}
-        self.coordinates = list[ir.Operation]()
+        self.coordinates = _slice(body, self.needed)
         """The operations of the body that compute where tiles are in their matrices."""
-        for each in reversed(body):
-            if self.needed & set(each.results):
-                self.coordinates.insert(0, each)
-                self.needed |= set(each.operands)
-
+        outer = op.operation.parent.opview
+        self.around = outer if isinstance(outer, scf.ForOp) else None
+        """A loop over tiles of sums around it."""
+        self.needed |= set(op.operands[:3]) if self.around else set()
+        around = self.around.body.operations if self.around else ()
+        self.before = _slice([each.operation for each in around], self.needed)
+        """The operations of that loop's body by which the bounds and the coordinates are computed."""
         self.of_rows = _vectors_of_rows(mlir.within(kernel))
 
     @staticmethod
@@ -100,23 +103,30 @@ class Loop:
         """The loop of a kernel; None where no chip could pipeline it."""
         products = operations(kernel, GemmOp)
         op = products[0].operation.parent.opview if products else None
-        if not isinstance(op, scf.ForOp) or op.operation.parent != kernel.operation:
+        if not isinstance(op, scf.ForOp):
             return None
         loop, arguments = Loop(kernel, op, products), list(kernel.body.blocks[0].arguments)
         bytes_ = contract.ALIGNED.of(kernel) or [ROW_BYTES] * len(arguments)
         aligned = [each for each, known in zip(arguments, bytes_, strict=True) if known % ROW_BYTES == 0]
         fits = (
-            op.induction_variable.type == emit.i32()
+            all(each.induction_variable.type == emit.i32() for each in (op, loop.holder))
+            and loop.holder.operation.parent == kernel.operation
+            and not (loop.around and loop.around.results)
             and all(each.operation.parent == op.operation and each.b in loop.loads for each in products)
             and all(each.attribute("alpha") == 1.0 for each in products)
             and all(each.may_stage(aligned) for each in loop.loads.values())
             and not loop.needed & set(op.inner_iter_args)
-            and not any(list(each.regions) for each in loop.coordinates)
+            and not any(list(each.regions) for each in (*loop.coordinates, *loop.before))
             and all(map(loop._may_divide, mlir.within(kernel)))
             and loop.chip != ""
             and loop.stages > 1
         )
         return loop if fits else None
+
+    @property
+    def holder(self) -> Any:
+        """The loop directly in the kernel."""
+        return self.around or self.op
 
     def _may_divide(self, op: ir.Operation) -> bool:
         """Whether any number of threads can each do an operation for a part of its tiles."""
@@ -182,21 +192,46 @@ class Loop:
         """Bytes of shared memory for tiles."""
         return CHIPS[self.chip].shared_bytes - _OTHER_BYTES
 
-    @property
+    @cached_property
     def stages(self) -> int:
         """How many stages there are."""
         asked = self.op.attributes["stages"].value if "stages" in self.op.attributes else _MOST_STAGES
-        return int(min(asked, self.room // self.bytes))
+        return int(min(asked, (self.room - self.reserved) // self.bytes))
 
-    def places(self, k: ir.Value) -> list[tuple[Load, list[Any]]]:
+    @property
+    def stores(self) -> list[StoreOp]:
+        """The stores of tiles that come after the loop."""
+        ops = [each.operation for each in self.kernel.body.blocks[0].operations]
+        inside = [each.operation for each in operations(self.op, StoreOp)]
+        found = [each for op in ops[ops.index(self.holder.operation) :] for each in operations(op, StoreOp)]
+        return [each for each in found if each.operation not in inside]
+
+    @cached_property
+    def reserved(self) -> int:
+        """Bytes for tiles that are stored while stages are filled; 0 if there is too little memory."""
+        kinds = [each.fragment.type for each in self.stores if self.around]
+        bytes_ = sum(prod(kind.shape) * kind.element_type.width // 8 for kind in kinds)
+        return bytes_ if bytes_ + 2 * self.bytes <= self.room else 0
+
+    def places(self, k: ir.Value, outer: dict[ir.Value, ir.Value]) -> list[tuple[Load, list[Any]]]:
         """Where the tiles of the loads are in the iteration of a number: the matrix, the row, the column, and
-        the indices of the matrix in its array.
+        the indices of the matrix in its array. `outer` has values of the loop around.
         """
-        values = {self.op.induction_variable: k}
+        values = outer | {self.op.induction_variable: k}
         for op in self.coordinates:
             mlir.clone(op, values)
         places = [(each, [*list(each.op.operands)[:3], *each.indices]) for each in self.loads.values()]
         return [(each, [values.get(value, value) for value in place]) for each, place in places]
+
+
+def _slice(ops: Sequence[ir.Operation], needed: set[ir.Value]) -> list[ir.Operation]:
+    """Those of the operations by which values are computed. What they take is added to the values."""
+    found = list[ir.Operation]()
+    for each in reversed(ops):
+        if needed & set(each.results):
+            found.insert(0, each)
+            needed |= set(each.operands)
+    return found
 
 
 def _member(matrix: ir.Value) -> tuple[ir.Value, list[ir.Value | int]]:

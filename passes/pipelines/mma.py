@@ -60,13 +60,16 @@ class ByWarps(Pipeline):
         self.set_launch(self.warpgroups * WARPGROUP)
         with ir.InsertionPoint.at_block_begin(block):
             self.place(emit.div(emit.thread(), LANES))
+        with ir.InsertionPoint(loop.holder):
+            self.allocate()
         with ir.InsertionPoint(op):
-            self.allocate(ops[ops.index(op.operation) + 1 :])
+            if loop.around:
+                gpu.barrier()  # the stages have been read
             first, end, step = op.operands[:3]
             for number in range(self.ahead):
                 k = emit.add(first, emit.mul(step, number))
                 with emit.when(emit.less(k, end)):
-                    list(self._copies(loop.places(k), emit.value(number)))
+                    list(self._copies(loop.places(k, {}), emit.value(number)))
                 nvvm.cp_async_commit_group()
         self.divide(ops)
         results = self.rebuild((0, self.ahead), self._begin, self._multiply, self._end)
@@ -91,7 +94,7 @@ class ByWarps(Pipeline):
         _, end, step = self.loop.op.operands[:3]
         following = emit.add(number, emit.mul(step, self.ahead))
         has = emit.less(following, end)
-        self.copying = self._copies(self.loop.places(emit.select(has, following, number)), write, has)
+        self.copying = self._copies(self.loop.places(emit.select(has, following, number), {}), write, has)
 
     def _multiply(self, product: GemmOp, stage: ir.Value) -> ir.Value:
         """A warp's part of a product, one instruction deep after the other."""

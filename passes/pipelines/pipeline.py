@@ -21,12 +21,13 @@ from weft.dialects.tile import (
 from weft.isa.chips import WARPGROUP
 from weft.isa.family import Registers
 from weft.isa.tensor_map import ROW_BYTES
-from weft.mlir import arith, ir, nvvm, operations, scf, tensor
+from weft.mlir import arith, ir, nvvm, scf, tensor
 from weft.passes.builders import emit, registers
 from weft.passes.kernels.fragments import of_atoms
 from weft.passes.kernels.matrices import map_of_member, panels
 from weft.passes.pipelines.loop import Loop, tiles_of
 
+Values = dict[ir.Value, ir.Value]
 _PLACED = (LoadOp, LoadRowOp, StoreOp, StoreRowOp, CoordinateOp)
 
 
@@ -56,18 +57,21 @@ class Pipeline:
         self.row = emit.mul(emit.div(agent, self.across), self.rows)
         self.column = emit.mul(emit.rem(agent, self.across), self.columns)
 
-    def allocate(self, after: Sequence[ir.Operation]) -> None:
-        """Builds the stages, and in the same memory buffers for tiles that are stored `after` the loop."""
+    def allocate(self) -> None:
+        """Builds the stages, and buffers for tiles that are stored: in the same memory, unless stages are
+        filled meanwhile.
+        """
         first, *_ = loads = list(self.loop.loads.values())
         for each in loads:
             each.buffer = tile.alloc(stages_of(each.shape, each.element, self.loop.stages))
-        for store in (store for op in after for store in operations(op, StoreOp)):
+        for store in self.loop.stores if self.loop.reserved or not self.loop.around else ():
             kind = store.fragment.type
             row_bits = kind.shape[1] * kind.element_type.width
             if row_bits % (8 * min(SWIZZLES)) == 0 and kind.shape[0] * row_bits <= 8 * self.loop.room:
                 one = tile.stage_type(stages_of(kind.shape, kind.element_type, 1))
                 assert one is not None
-                self.staging.append((store.operation, tile.alloc(one, over=first.buffer)))
+                over = None if self.loop.around else first.buffer
+                self.staging.append((store.operation, tile.alloc(one, over=over)))
 
     def divide(self, ops: Sequence[ir.Operation]) -> None:
         """Leaves the part of an agent of each tile in these operations."""
@@ -126,7 +130,9 @@ class Pipeline:
         part = tile.slice_(buffer, emit.value(first), emit.value(0), (rows, columns))
         tile.copy_out(part, op.destination, emit.add(op.row, first), op.column)
 
-    def rebuild(self, position: Sequence[int], begin: Any, multiply: Any, end: Any) -> list[ir.Value]:
+    def rebuild(
+        self, position: Sequence[ir.Value | int], begin: Any, multiply: Any, end: Any
+    ) -> list[ir.Value]:
         """Rebuilds the loop, to carry a position in the stages, too. For a number and a position, `begin`
         builds the start of the body, `multiply` a product, and `end` the next position. Returns the results.
         """
@@ -166,24 +172,35 @@ class FilledByTma(Pipeline):
 
     ring: ir.Value
 
-    def allocate(self, after: Sequence[ir.Operation]) -> None:
-        super().allocate(after)
+    def allocate(self) -> None:
+        super().allocate()
         for each in self.loop.loads.values():
             each.map = tile.tensor_map(each.matrix, tile.stage_type(each.buffer.type))
 
-    def each_stage(self, use: Callable[[ir.Value, list[ir.Value]], list[ir.Value]]) -> None:
-        """Builds a loop like the plain one, but with a position in the ring alone. `use` builds its body for
-        a number and a position, and returns the next one.
+    def each_stage(self, use: Callable[[ir.Value, list[ir.Value], Values], list[ir.Value]]) -> None:
+        """Builds loops like the plain ones, but with a position in the ring alone. `use` builds the body for
+        a number, a position and values of the loop around, and returns the next position.
         """
-        first, end, step = self.loop.op.operands[:3]
-        emit.loop(first, end, step, [emit.value(0), emit.value(0)], use)
+        loop, start = self.loop, [emit.value(0), emit.value(0)]
 
-    def fill(self, k: ir.Value, position: list[ir.Value]) -> list[ir.Value]:
+        def one(position: list[ir.Value], outer: Values) -> list[ir.Value]:
+            for op in loop.before:
+                mlir.clone(op, outer)
+            first, end, step = (outer.get(each, each) for each in loop.op.operands[:3])
+            return emit.loop(first, end, step, position, lambda k, now: use(k, now, outer))
+
+        if (around := loop.around) is None:
+            one(start, {})
+            return
+        first, end, step = around.operands[:3]
+        emit.loop(first, end, step, start, lambda number, now: one(now, {around.induction_variable: number}))
+
+    def fill(self, k: ir.Value, position: list[ir.Value], outer: Values) -> list[ir.Value]:
         """Copies the tiles of an iteration to a stage, by one thread. Returns the next position."""
         tile.acquire(self.ring, *position)
         tile.expect(self.ring, position[0], self.loop.bytes)
         full = tile.full_barrier(self.ring, position[0])
-        for each, (_, row, column, *indices) in self.loop.places(k):
+        for each, (_, row, column, *indices) in self.loop.places(k, outer):
             numbers = (emit.as_i32(index) if isinstance(index, ir.Value) else index for index in indices)
             matrix = map_of_member(each.matrix, each.map, *numbers)
             tile.copy_async(matrix, row, column, each.stage(position[0]), barrier=full)

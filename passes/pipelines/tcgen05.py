@@ -12,7 +12,7 @@ from weft.isa.tcgen05.tensor_layouts import LANES
 from weft.mlir import arith, ir
 from weft.passes.builders import emit, thread_ids
 from weft.passes.pipelines.loop import Loop, types_of
-from weft.passes.pipelines.pipeline import FilledByTma
+from weft.passes.pipelines.pipeline import FilledByTma, Values
 
 _MOST_COLUMNS = 256
 """Columns of a product, of which two warpgroups finish half each if they are more than half as many."""
@@ -39,7 +39,14 @@ class InTensorMemory(FilledByTma):
                 return None
         used = [*loop.loads, *loop.products, *loop.coordinates]
         only = len(loop.op.body.operations) == len(used) + 1 and len(loop.op.results) == len(loop.products)
-        if loop.chip not in MMA.chips() or m != LANES or n % 32 or n > _MOST_COLUMNS or not only:
+        if (
+            loop.chip not in MMA.chips()
+            or m != LANES
+            or n % 32
+            or n > _MOST_COLUMNS
+            or not only
+            or loop.around
+        ):
             return None
         count = 1 if 2 * n <= _MOST_COLUMNS else 2
         return (1, count, count) if loop.divides(m, n, count) else None
@@ -54,7 +61,7 @@ class InTensorMemory(FilledByTma):
         with ir.InsertionPoint.at_block_begin(block):
             self.place(emit.div(emit.thread(), WARPGROUP))
         with ir.InsertionPoint(loop.op):
-            self.allocate(after)
+            self.allocate()
             self.divide(ops[: at + 1])
             self.ring = tile.make_ring(loop.stages, 1, emptied_by="mma")
             done = tile.make_ring(1, WARPS * self.warpgroups, filled_by="mma", emptied_by="warps")
@@ -82,9 +89,9 @@ class InTensorMemory(FilledByTma):
             region.append(op)
         self.divide(after)
 
-    def _multiply(self, k: ir.Value, position: list[ir.Value]) -> list[ir.Value]:
+    def _multiply(self, k: ir.Value, position: list[ir.Value], outer: Values) -> list[ir.Value]:
         """Multiplies the tiles of a stage, by one thread. Returns the next position."""
-        loop, (stage, _) = self.loop, position
+        loop, stage = self.loop, position[0]
         adds = arith.cmpi(arith.CmpIPredicate.ne, k, loop.op.operands[0])
         tile.await_(self.ring, *position)
         for each in loop.products:

@@ -1,11 +1,13 @@
 """Pipelines with `wgmma`: one or two warpgroups multiply, and another one fills the stages by TMA."""
 
+from typing import Any
+
 from weft.dialects import tile
 from weft.dialects.tile import GemmOp
 from weft.isa.chips import WARPGROUP
 from weft.isa.wgmma import MMA_ASYNC, MmaAsync
 from weft.isa.wgmma import M as WGMMA_ROWS
-from weft.mlir import arith, gpu, ir
+from weft.mlir import arith, gpu, ir, scf
 from weft.passes.builders import emit, thread_ids
 from weft.passes.kernels.fragments import undefined
 from weft.passes.pipelines.loop import Loop, touches_tiles, types_of
@@ -37,11 +39,11 @@ class ByWarpgroups(FilledByTma):
         """Moves what handles tiles to a role of the warpgroups that multiply, and builds the other role."""
         loop, (fills, multiplies) = self.loop, _REGISTERS[self.warpgroups]
         ops = [each.operation for each in loop.kernel.body.blocks[0].operations][:-1]
-        at = ops.index(loop.op.operation)
+        at = ops.index(loop.holder.operation)
         moved = [*filter(touches_tiles, ops[:at]), *ops[at:]]
         self.set_launch((self.warpgroups + 1) * WARPGROUP)
-        with ir.InsertionPoint(loop.op):
-            self.allocate(ops[at + 1 :])
+        with ir.InsertionPoint(loop.holder):
+            self.allocate()
             self.ring = tile.make_ring(loop.stages, self.warpgroups)
             gpu.barrier()
             with tile.role(0, self.warpgroups, registers=multiplies) as number:
@@ -54,11 +56,34 @@ class ByWarpgroups(FilledByTma):
         self.divide(moved)
         adding = {each.d: loop.adds_to(each) for each in loop.products}
         self.flying = {sums: number for sums, number in adding.items() if number is not None}
-        results = self.rebuild((0, 0, 0), self._begin, self._multiply, self._end)
-        for sums in (results[number] for number in self.flying.values()):
-            with ir.InsertionPoint.after(sums.owner):
+        around = self._carry_position()
+        first, end, _ = loop.op.operands[:3]
+        *results, stage, phase, late = self.rebuild(
+            (*(around.inner_iter_args if around else (0, 0)), 0), self._begin, self._multiply, self._end
+        )
+        with ir.InsertionPoint.after(stage.owner):
+            for sums in (results[number] for number in self.flying.values()):
                 (done,) = tile.wait_gemm(sums)
-            sums.replace_all_uses_except(done, done.owner.operation)
+                sums.replace_all_uses_except(done, done.owner.operation)
+            if around and self.flying:
+                with emit.when(emit.less(first, end)):
+                    tile.release(self.ring, late)
+        if around:
+            with ir.InsertionPoint(around.body):
+                scf.yield_([stage, phase])
+
+    def _carry_position(self) -> Any:
+        """Rebuilds the loop around, if there is one, to carry a position, but without its end."""
+        old = self.loop.around
+        if old is None:
+            return None
+        with ir.InsertionPoint(old), old.location:
+            new = scf.ForOp(*old.operands[:3], [emit.value(0), emit.value(0)])
+        old.induction_variable.replace_all_uses_with(new.induction_variable)
+        for op in [each.operation for each in old.body.operations][:-1]:
+            new.body.append(op)
+        old.operation.erase()
+        return new
 
     def _begin(self, number: ir.Value, stage: ir.Value, phase: ir.Value, late: ir.Value) -> None:
         tile.await_(self.ring, stage, phase)

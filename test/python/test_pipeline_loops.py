@@ -7,7 +7,7 @@ import pytest
 import weft
 
 GEMM = """
-#grid = affine_map<()[m, k, k2, n, m2, n2] -> (m ceildiv {M}, n2 ceildiv {N}, 1)>
+#grid = affine_map<()[m, k, k2, n, m2, n2] -> ({ctas}, n2 ceildiv {N}, 1)>
 gpu.module @m [#nvvm.target<chip = "{chip}">] {{
   gpu.func @gemm(%a: memref<?x?x{T}>, %b: memref<?x?x{T}>, %d: memref<?x?xf32>) kernel attributes {{
       known_block_size = array<i32: 128, 1, 1>, weft.grid = #grid, weft.writes = array<i32: 2>}} {{
@@ -20,10 +20,14 @@ gpu.module @m [#nvvm.target<chip = "{chip}">] {{
     %y_id = gpu.block_id y
     %x_i = arith.index_cast %x_id : index to i32
     %y_i = arith.index_cast %y_id : index to i32
-    %row = arith.muli %x_i, %m : i32
+    %start = arith.muli %x_i, %m : i32
     %col = arith.muli %y_i, %n : i32
     %dim = memref.dim %a, %one : memref<?x?x{T}>
     %depth = arith.index_cast %dim : index to i32
+    %zero = arith.constant 0 : index
+    %height = memref.dim %a, %zero : memref<?x?x{T}>
+    %rows = arith.index_cast %height : index to i32
+    {tiles}
     %first = arith.constant dense<{first}> : tensor<{M}x{N}xf32>
     %s = scf.for %k = %c0 to %depth step %step iter_args(%acc = %first) -> (tensor<{M}x{N}xf32>) : i32 {{
       %x = "tile.load"(%a, %row, %k) : (memref<?x?x{T}>, i32, i32) -> tensor<{M}x{K}x{T}>
@@ -36,6 +40,7 @@ gpu.module @m [#nvvm.target<chip = "{chip}">] {{
     %c = "tile.load"(%d, %row, %col) : (memref<?x?xf32>, i32, i32) -> tensor<{M}x{N}xf32>
     %e = arith.addf %s, %c : tensor<{M}x{N}xf32>
     "tile.store"(%e, %d, %row, %col) : (tensor<{M}x{N}xf32>, memref<?x?xf32>, i32, i32) -> ()
+    {end}
     gpu.return
   }}
 }}
@@ -128,18 +133,31 @@ gpu.module @m [#nvvm.target<chip = "{chip}">] {{
 
 @pytest.mark.parametrize("chip", ["sm_90a", "sm_80", "sm_100a", "sm_120"])
 @pytest.mark.parametrize(
-    ("tile", "transpose", "first", "kind", "stages"),
+    ("tile", "transpose", "first", "kind", "stages", "persistent"),
     [
-        ((128, 128, 64), False, 0.0, "bf16", 4),
-        ((64, 64, 32), True, 0.0, "f16", 2),
-        ((128, 256, 64), True, 2.0, "bf16", 9),  # more stages than fit
-        ((64, 64, 32), True, 0.0, "f32", 3),
+        ((128, 128, 64), False, 0.0, "bf16", 4, True),
+        ((64, 64, 32), True, 0.0, "f16", 2, False),
+        ((128, 256, 64), True, 2.0, "bf16", 9, False),  # more stages than fit
+        ((64, 64, 32), True, 0.0, "f32", 3, True),
     ],
 )
-def test_products_of_any_size(chip, tile, transpose, first, kind, stages):
+def test_products_of_any_size(chip, tile, transpose, first, kind, stages, persistent):
     m, n, k = tile
     at, transpose_text = ("%col, %k", "true") if transpose else ("%k, %col", "false")
-    names = {"chip": chip, "first": first, "stages": stages, "at": at, "transpose": transpose_text}
+    # One CTA goes through all tiles of its columns, or each has one.
+    loop = ("1", "scf.for %row = %start to %rows step %m : i32 {", "}")
+    single = (f"m ceildiv {m}", "%row = arith.addi %start, %c0 : i32", "")
+    ctas, tiles, end = loop if persistent else single
+    names = {
+        "ctas": ctas,
+        "tiles": tiles,
+        "end": end,
+        "chip": chip,
+        "first": first,
+        "stages": stages,
+        "at": at,
+        "transpose": transpose_text,
+    }
     kernel = weft.compile(GEMM.format(M=m, N=n, K=k, T=kind, **names), arch=chip)
     rng = np.random.default_rng(0)
     dtype = {"bf16": ml_dtypes.bfloat16, "f16": np.float16, "f32": np.float32}[kind]
