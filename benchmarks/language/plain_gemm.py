@@ -1,5 +1,5 @@
 """Times the product of ten plain lines (`examples/language_plain_gemm.py`), which `--pipeline-loops` makes
-fast, beside `weft.matmul` and PyTorch, in bf16.
+fast, beside `weft.matmul`, Triton's tutorial kernel with its autotuning, and PyTorch, in bf16.
 
     python benchmarks/language/plain_gemm.py [--sizes 4096x4096x4096,…]
 
@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import gemm_of_triton
 import torch
 
 import weft
@@ -30,12 +31,14 @@ TILES = ((128, 256, 64, 4), (128, 256, 64, 3), (128, 128, 64, 4), (128, 128, 64,
 def main() -> None:
     options = scripts.parser(__doc__)
     options.add_argument("--sizes", default=SIZES, help="M x N x K, with commas between them")
-    ratios = list[float]()
+    ratios = dict[str, list[float]]()
     for size in scripts.parsed(options).sizes.split(","):
         line = measured(*map(int, size.split("x")))
-        ratios.append(line["weft.language"] / line["weft.matmul"])
+        for name in ("weft.matmul", "triton", "torch"):
+            ratios.setdefault(name, []).append(line["weft.language"] / line[name])
         print(json.dumps({"size": size, **line}), flush=True)
-    print(json.dumps({"mean of weft.matmul": round(math.exp(sum(map(math.log, ratios)) / len(ratios)), 3)}))
+    means = {name: math.exp(sum(map(math.log, found)) / len(found)) for name, found in ratios.items()}
+    print(json.dumps({f"mean of {name}": round(mean, 3) for name, mean in means.items()}))
 
 
 def measured(m: int, n: int, k: int) -> dict[str, Any]:
@@ -53,7 +56,12 @@ def measured(m: int, n: int, k: int) -> dict[str, Any]:
         call()
         torch.cuda.synchronize()
         error = max(error, float((d[:64].double() - wanted).abs().max() / wanted.abs().max()))
-    others = {"weft.matmul": lambda: weft.matmul(a, b, out=d), "torch": lambda: torch.mm(a, b, out=d)}
+    gemm_of_triton.call(a, b, d)  # chooses a configuration
+    others = {
+        "weft.matmul": lambda: weft.matmul(a, b, out=d),
+        "triton": lambda: gemm_of_triton.call(a, b, d),
+        "torch": lambda: torch.mm(a, b, out=d),
+    }
     speeds = {name: 2e-9 * m * n * k / ms for name, ms in in_turns(calls | others).items()}
     best = max(calls, key=speeds.__getitem__)
     found = {"error": float(f"{error:.1e}"), "best": best, "weft.language": speeds[best]}
