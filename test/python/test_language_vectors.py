@@ -1,6 +1,7 @@
 """Vectors in buffers of one row, and those of which a thread has elements that follow each other."""
 
 import re
+import warnings
 
 import language_mistakes
 import ml_dtypes
@@ -219,6 +220,20 @@ def test_all_threads_of_a_cta_share_a_vector(threads, columns, dtype, arch):
 def test_rows_that_threads_share_take_few_registers():
     used = shared_rows.compile("bf16", "bf16", N=4096, T=128, arch="sm_90a").resources
     assert used.registers <= 128 and not used.spill_stores
+
+
+def test_kernels_that_spill_warn():
+    @w.kernel(grid=lambda x: x.rows, threads=1024)
+    def scaled(x: w.In["m n", w.bf16], y: w.Out["m n", w.bf16], *, N):
+        t = w.load(x[w.cta(), 0], N).to(w.f32)
+        t = t - w.sum(t)
+        w.store((t * w.rsqrt(w.sum(t * t))).to(w.bf16), y[w.cta(), 0])
+
+    with pytest.warns(UserWarning, match=r"kernel scaled spills: each thread keeps \d+ bytes in memory"):
+        scaled._warn_of_spills(scaled.compile(N=1 << 16, arch="sm_90a"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        scaled._warn_of_spills(scaled.compile(N=1 << 14, arch="sm_90a"))
 
 
 def test_loads_of_several_vectors_are_in_flight_together():

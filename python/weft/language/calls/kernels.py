@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from weft.compiler import kept_kernels
-from weft.errors import WeftError, shown
+from weft.errors import WeftError, shown, warn
 from weft.ir import callers
 from weft.isa.chips import CHIPS, unknown_chip
 from weft.isa.computed import computed
@@ -161,6 +161,7 @@ class KernelFunction:
         """A launch with these arguments that can be queued any number of times, as `weft.Kernel.prepare`."""
         with mistakes.of_users():
             values, kernel = self._for_call(args, named)
+            self._warn_of_spills(kernel)
             return kernel.prepare(*values)
 
     def planned(self, *args: object, **named: object) -> Prepared | None:
@@ -171,7 +172,15 @@ class KernelFunction:
         if array_arguments.has_no_tile(self.signature, values, meta, self._options.grid):
             return None
         kernel = self._compiled_for(values, meta)
+        self._warn_of_spills(kernel)
         return kernel.plan(values) if kernel.taking(*values) is kernel else None
+
+    def _warn_of_spills(self, kernel: Kernel) -> None:
+        if not self._is_own and (stored := kernel.resources.spill_stores):
+            warn(
+                f"kernel {self.signature.name} spills: each thread keeps {stored} bytes in memory for want "
+                "of registers. Use more threads or warpgroups, smaller tiles, or fewer values at a time"
+            )
 
     def show(self, *args: object, stage: str = "source", arch: str | None = None, **named: object) -> None:
         """Prints the kernel for arguments as those of `compile`: its IR as traced ("source") or after a pass
