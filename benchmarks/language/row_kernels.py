@@ -35,7 +35,7 @@ def meeting(C):
     """What the CTAs of a cluster exchange numbers in, twice before all of them must have read the first ones:
     a buffer of shared memory. Without clusters, None.
     """
-    buffer = w.shared(1, 4 * C, w.f32) if C > 1 else None
+    buffer = w.shared(1, 8 * C, w.f32) if C > 1 else None
     if C > 1:
         w.cluster_arrive(publishes=False)
     return buffer
@@ -43,8 +43,8 @@ def meeting(C):
 
 @w.inline
 def exchanged(buffer, C, turn, *numbers):
-    """One or two numbers of each CTA of the cluster, in each of them."""
-    first = turn % 2 * 2 * C
+    """Up to four numbers of each CTA of the cluster, in each of them."""
+    first = turn % 2 * 4 * C
     if w.thread() < C:
         peer = buffer.peer(w.thread())
         for n, each in enumerate(numbers):
@@ -69,33 +69,77 @@ def rms_norm(x: w.In[BF16, "m n"], gain: w.In[BF16, "n"], y: w.Out[BF16, "m n"],
     w.store((t * scale * g.to(w.f32)).to(w.bf16), y[row, first])
 
 
+@w.kernel(grid=lambda x, R: w.ceil_div(x.rows, R))
+def rms_norm_of_tiles(x: w.In[BF16, "m n"], gain: w.In[BF16, "n"], y: w.Out[BF16, "m n"], *, N, R):
+    first = w.cta() * R
+    t = w.load(x[first, 0], (R, N)).to(w.f32)
+    g = w.load_row(gain[0], like=t)
+    scale = w.rsqrt(w.sum(t * t, axis=1) * w.rcp(x.columns.to(w.f32)) + EPSILON)
+    w.store((t * scale * g.to(w.f32)).to(w.bf16), y[first, 0])
+
+
+@w.inline
+def centered(t, columns, first, buffer, C, turn):
+    """Elements of a row minus its mean, and the sum of their squares, by the CTAs of a cluster."""
+    share, own = w.rcp(columns.to(w.f32)), w.minimum(w.maximum(columns - first, 0), t.shape[0]).to(w.f32)
+    mean = w.sum(t) * (w.rcp(w.maximum(own, 1.0)) if C > 1 else share)
+    t = w.where(w.row(t) < columns - first, t - mean, 0.0)
+    squares = w.sum(t * t)
+    if C > 1:  # now of distances to the mean of the row, not of the CTA's part
+        parts = list(zip(*exchanged(buffer, C, turn, mean, squares, own), strict=True))
+        whole = sum(each * count for each, _, count in parts) * share
+        t += mean - whole
+        squares = sum(part + (each - whole) * (each - whole) * count for each, part, count in parts)
+    return t, squares
+
+
 @of_rows(lambda x, C: x.rows * C)
 def layer_norm(
     x: w.In[BF16, "m n"], gain: w.In[BF16, "n"], bias: w.In[BF16, "n"], y: w.Out[BF16, "m n"], *, N, T, C=1
 ):
     buffer = meeting(C)
-    row, first, share = w.cta() // C, w.cta() % C * N, w.rcp(x.columns.to(w.f32))
+    row, first = w.cta() // C, w.cta() % C * N
     t = w.load(x[row, first], N)
     ahead = [w.load(each[first], N) for each in (gain, bias) if N <= AHEAD * T]
-    t = t.to(w.f32)
-    total = w.sum(t)
-    counts = [w.minimum(w.maximum(x.columns - each * N, 0), N).to(w.f32) for each in range(C)]
-    own = w.minimum(w.maximum(x.columns - first, 1), N).to(w.f32)
-    mean = total * (w.rcp(own) if C > 1 else share)
-    t = w.where(w.row(t) < x.columns - first, t - mean, 0.0)
-    squares = w.sum(t * t)
-    if C > 1:  # now of distances to the mean of the row, not of the CTA's part
+    if C > 1:
         w.cluster_wait()
-        totals, parts = exchanged(buffer, C, 0, total, squares)
-        whole, squares = sum(totals) * share, sum(parts)
-        t += mean - whole
-        for each, count in zip(totals, counts, strict=True):
-            squares += (each - count * whole) * (each - count * whole) * w.rcp(w.maximum(count, 1.0))
-    scale = w.rsqrt(squares * share + EPSILON)
+    t, squares = centered(t.to(w.f32), x.columns, first, buffer, C, 0)
+    scale = w.rsqrt(squares * w.rcp(x.columns.to(w.f32)) + EPSILON)
     g = ahead[0] if ahead else w.load(gain[first], N)
     t = t * scale * g.to(w.f32)
     b = ahead[1] if ahead else w.load(bias[first], N)
     w.store((t + b.to(w.f32)).to(w.bf16), y[row, first])
+
+
+@of_rows(lambda G, C: G * C)
+def layer_norm_in_loops(
+    x: w.In[BF16, "m n"], gain: w.In[BF16, "n"], bias: w.In[BF16, "n"], y: w.Out[BF16, "m n"], *, N, T, G, C=1
+):
+    """In `G` clusters, each with many rows: weights stay in the L1 cache, and the next row is on its way."""
+    buffer, turn = meeting(C), w.i32(0)
+    part, first, share = w.cta() // C, w.cta() % C * N, w.rcp(x.columns.to(w.f32))
+    after = w.load(x[w.minimum(part, x.rows - 1), first], N)
+    if C > 1:
+        w.cluster_wait()
+    for row in w.range(part, x.rows, G):
+        t = after.to(w.f32)
+        after = w.load(x[w.minimum(row + G, x.rows - 1), first], N)
+        t, squares = centered(t, x.columns, first, buffer, C, turn)
+        turn = 1 - turn
+        t = t * w.rsqrt(squares * share + EPSILON) * w.load(gain[first], N).to(w.f32)
+        w.store((t + w.load(bias[first], N).to(w.f32)).to(w.bf16), y[row, first])
+
+
+@w.kernel(grid=lambda x, R: w.ceil_div(x.rows, R))
+def layer_norm_of_tiles(
+    x: w.In[BF16, "m n"], gain: w.In[BF16, "n"], bias: w.In[BF16, "n"], y: w.Out[BF16, "m n"], *, N, R
+):
+    first, share = w.cta() * R, w.rcp(x.columns.to(w.f32))
+    t = w.load(x[first, 0], (R, N)).to(w.f32)
+    g, b = (w.load_row(each[0], like=t) for each in (gain, bias))
+    t = w.where(w.column(t) < x.columns, t - w.sum(t, axis=1) * share, 0.0)
+    scale = w.rsqrt(w.sum(t * t, axis=1) * share + EPSILON)
+    w.store((t * scale * g.to(w.f32) + b.to(w.f32)).to(w.bf16), y[first, 0])
 
 
 @of_rows(lambda parts, C: parts.rows * C)
@@ -130,6 +174,45 @@ def rms_backward(
         total += d * t
         w.store(((d * weight.to(w.f32) - t * (product * scale * share)) * scale).to(w.bf16), dx[row, first])
     w.store(total, parts[part, first])
+
+
+@of_rows(lambda parts, C: parts.rows * C)
+def layer_backward(
+    x: w.In[BF16, "m n"],
+    mean: w.In[w.Array[w.f32], "m"],
+    scale: w.In[w.Array[w.f32], "m"],
+    gain: w.In[BF16, "n"],
+    dy: w.In[BF16, "m n"],
+    dx: w.Out[BF16, "m n"],
+    parts: w.Out[w.Array[w.f32], "2 ctas n"],
+    *,
+    N,
+    T,
+    C=1,
+):
+    """`scale` is 1 / sqrt(variance + epsilon), which the forward pass has computed, as `mean`."""
+    buffer, turn = meeting(C), w.i32(0)
+    part, first, share = w.cta() // C, w.cta() % C * N, w.rcp(x.columns.to(w.f32))
+    weight = w.load(gain[first], N)
+    of_gain, of_bias = w.zeros(N, like=weight), w.zeros(N, like=weight)
+    row = w.minimum(part, x.rows - 1)
+    next_x, next_dy = w.load(x[row, first], N), w.load(dy[row, first], N)
+    if C > 1:
+        w.cluster_wait()
+    for row in w.range(part, x.rows, parts.rows):
+        t, d = (next_x.to(w.f32) - mean[row]) * scale[row], next_dy.to(w.f32)
+        after = w.minimum(row + parts.rows, x.rows - 1)
+        next_x, next_dy = w.load(x[after, first], N), w.load(dy[after, first], N)
+        of_gain += d * t
+        of_bias += d
+        d *= weight.to(w.f32)
+        total, product = w.sum(d), w.sum(d * t)
+        if C > 1:
+            total, product = map(sum, exchanged(buffer, C, turn, total, product))
+            turn = 1 - turn
+        w.store(((d - total * share - t * (product * share)) * scale[row]).to(w.bf16), dx[row, first])
+    w.store(of_gain, parts[0, part, first])
+    w.store(of_bias, parts[1, part, first])
 
 
 @w.kernel(grid=lambda x, N: w.ceil_div(x.rows, N), threads=lambda T: T)
@@ -209,3 +292,64 @@ def cross_entropy(
         w.store((d * each).to(w.bf16), x[row, j])
     if w.thread() == 0:
         loss[row] = w.log(total) + peak - logit
+
+
+@w.kernel(grid=lambda q, H: (q.matrices, w.ceil_div(q.rows, H)))
+def rotary(
+    q: w.In[BF16, "tokens heads D"],
+    cos: w.In[BF16, "tokens half"],
+    sin: w.In[BF16, "tokens half"],
+    y: w.Out[BF16, "tokens heads D"],
+    *,
+    D,
+    H,
+):
+    token, head = w.cta(0), w.cta(1) * H
+    a, b = (w.load(q[token, head, at], (H, D // 2)).to(w.f32) for at in (0, D // 2))
+    c, s = (w.load_row(each[token, 0], like=a).to(w.f32) for each in (cos, sin))
+    w.store((a * c - b * s).to(w.bf16), y[token, head, 0])
+    w.store((b * c + a * s).to(w.bf16), y[token, head, D // 2])
+
+
+@w.kernel(grid=lambda x: (w.ceil_div(x.columns, 128), w.ceil_div(x.rows, 128)))
+def transposed_cast(
+    x: w.In[BF16, "m n"], y: w.Out[w.Array[w.e4m3], "n m"], scale: w.Out[w.Array[w.f32], "rows columns"]
+):
+    """With a scale for each 128 x 128."""
+    row, column = w.cta(1) * 128, w.cta(0) * 128
+    buffer, transposed = w.shared(128, 128, w.e4m3), w.shared(128, 128, w.e4m3)
+    with w.role():
+        t = w.load(x[row, column], (128, 128))
+        largest = w.maximum(w.max(w.max(w.abs(t), axis=1)).to(w.f32), 1e-12)
+        w.store((t.to(w.f32) * (448.0 * w.rcp(largest))).to(w.e4m3), buffer)
+        w.warpgroup_barrier()
+        w.transpose(buffer, transposed)
+        w.fence()
+        w.warpgroup_barrier()
+        with w.one_thread():
+            scale[w.cta(1), w.cta(0)] = largest / 448.0
+            w.store(transposed, y[column, row])
+
+
+@w.kernel(grid=lambda x, R: w.ceil_div(x.rows, R))
+def top_k(
+    x: w.In[w.Array[w.f32], "m n"],
+    values: w.Out[w.Array[w.f32], "m K"],
+    indices: w.Out[w.Array[w.i32], "m K"],
+    *,
+    K,
+    N,
+    R,
+):
+    """In descending order; the first one of equal elements."""
+    first = w.cta() * R
+    t = w.load(x[first, 0], (R, N), outside=-w.inf)
+    best, columns = w.zeros((R, K)), w.zeros((R, K), w.i32)
+    for k in range(K):
+        largest = w.max(t, axis=1)
+        index = w.min(w.where(t == largest, w.column(t), N), axis=1)
+        t = w.where(w.column(t) == index, -w.inf, t)
+        best = w.where(w.column(best) == k, largest, best)
+        columns = w.where(w.column(columns) == k, index, columns)
+    w.store(best, values[first, 0])
+    w.store(columns, indices[first, 0])

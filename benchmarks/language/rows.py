@@ -1,7 +1,7 @@
 """Times the kernels of `row_kernels.py` in `weft.language` beside the same in Triton, with its best number of
 warps, PyTorch, and a copy.
 
-    python benchmarks/language/rows.py [--kernels softmax,…]
+    python benchmarks/language/rows.py [--kernels softmax,…] [--columns 512,…]
 
 Prints a line of JSON for each kernel and shape: the error against float64, relative to the largest element,
 and GB/s of the bytes that must be read and written, in CUDA graphs, in turns. Arrays are larger than the L2
@@ -55,9 +55,13 @@ Case = tuple[str, dict[str, int], int, dict[str, Callable[[], object]], Callable
 def main() -> None:
     options = scripts.parser(__doc__)
     options.add_argument("--kernels", default="", help="only these, with commas between them")
-    chosen = scripts.parsed(options).kernels.split(",")
+    options.add_argument("--columns", default="", help="only rows of so many, with commas between them")
+    chosen = scripts.parsed(options)
+    kernels, columns = (
+        [each for each in option.split(",") if each] for option in (chosen.kernels, chosen.columns)
+    )
     ratios = dict[str, list[float]]()
-    for name, sizes, bytes_, calls, error in cases([each for each in chosen if each]):
+    for name, sizes, bytes_, calls, error in cases(kernels, list(map(int, columns))):
         errors = list[float]()
         for each, call in calls.items():
             if each.startswith("weft") and not (errors and name == "cross_entropy"):  # which is in place
@@ -80,14 +84,15 @@ def main() -> None:
         print(json.dumps({"kernel": name, "mean": round(mean, 3), "least": round(min(found), 3)}), flush=True)
 
 
-def cases(chosen: list[str]) -> Iterator[Case]:
-    """The kernels of these names, or all."""
+def cases(chosen: list[str], columns: list[int]) -> Iterator[Case]:
+    """The kernels of these names, or all; those of `ROWS` for rows of these lengths, or all."""
 
     def has(name: str) -> bool:
         return not chosen or name in chosen
 
     for m, n in ROWS:
-        yield from of_rows(m, n, has)
+        if not columns or n in columns:
+            yield from of_rows(m, n, has)
     for dtype in (torch.bfloat16, torch.float32, torch.int64):
         if has("add"):
             yield of_sums(dtype)
@@ -95,16 +100,29 @@ def cases(chosen: list[str]) -> Iterator[Case]:
     for m, n in TOKENS:
         if has("cross_entropy"):
             yield of_cross_entropy(m, n)
+    for name, of in (("rotary", of_rotary), ("transposed_cast", of_transposed_cast), ("top_k", of_top_k)):
+        if has(name):
+            yield of()
 
 
-def tuned(kernel: Any, grid: Callable[[int], int], *args: Any, blocks: tuple[int, ...]) -> dict[str, Any]:
-    """Calls of a kernel of Triton with each number of warps and each block."""
+def tuned(
+    kernel: Any,
+    grid: Callable[[int], int],
+    *args: Any,
+    blocks: Sequence[int],
+    columns: int = 1,
+    warps: Sequence[int] = WARPS,
+) -> dict[str, Any]:
+    """Calls of a kernel of Triton with each number of warps and each block, of elements or of rows."""
 
     def call(B: int, warps: int) -> Callable[[], object]:
         return lambda: kernel[(grid(B),)](*args, B=B, num_warps=warps)
 
-    most = {B: max(2, min(32, B // 32)) for B in blocks}
-    return {f"triton {B} {n}": call(B, n) for B in blocks for n in WARPS if n <= most[B] and B // n <= 8192}
+    sizes = {B: B * columns for B in blocks}
+    most = {B: max(2, min(32, size // 32)) for B, size in sizes.items()}
+    return {
+        f"triton {B} {n}": call(B, n) for B in blocks for n in warps if n <= most[B] and sizes[B] // n <= 8192
+    }
 
 
 def prepared(
@@ -114,6 +132,7 @@ def prepared(
     most: int = 128,
     blocks: Sequence[int] = (),
     clusters: Sequence[int] = (1,),
+    **more: int,
 ) -> dict[str, Any]:
     """Calls of a kernel of Weft with each number of threads, for vectors of `n` elements or of each block; or
     for parts of them, of each CTA in clusters of these sizes.
@@ -123,18 +142,18 @@ def prepared(
         part = -(-n // C)
         for N in blocks or (-(-part // (4 * T)) * 4 * T,):
             if max(part, 128) >= 4 * T and N % (4 * T) == 0 and most * T >= N and (C == 1 or T >= 256):
-                meta = {"C": C} if clusters != (1,) else {}
+                meta = {**({"C": C} if clusters != (1,) else {}), **more}
                 calls[" ".join(map(str, ("weft", N, T, *meta.values())))] = queued(
                     kernel.prepare(*args, N=N, T=T, **meta)
                 )
     return calls
 
 
-def in_tiles(kernel: Any, n: int, *args: object) -> dict[str, Any]:
-    """Calls of a kernel of Weft with tiles of several rows, of which a thread has at most 128 elements."""
+def in_tiles(kernel: Any, n: int, *args: object, most: int = 128) -> dict[str, Any]:
+    """Calls of a kernel of Weft with tiles of several rows, of which a thread has at most `most` elements."""
     N = triton.next_power_of_2(n)
     return {
-        f"weft {R} x {N}": queued(kernel.prepare(*args, N=N, R=R)) for R in (4, 8, 16) if R * N <= 1 << 14
+        f"weft {R} x {N}": queued(kernel.prepare(*args, N=N, R=R)) for R in (4, 8, 16) if most * 128 // N >= R
     }
 
 
@@ -162,6 +181,7 @@ def of_rows(m: int, n: int, has: Callable[[str], bool]) -> Iterator[Case]:
     if has("rms_norm"):
         calls = {
             **prepared(ours.rms_norm, n, x, gain, y, most=64, clusters=clusters),
+            **in_tiles(ours.rms_norm_of_tiles, n, x, gain, y, most=64),
             **tuned(theirs.t_rms_norm, lambda _: m, x, gain, y, n, EPSILON, blocks=blocks),
             "torch": lambda: functional.rms_norm(x, (n,), gain, EPSILON),
         }
@@ -170,27 +190,38 @@ def of_rows(m: int, n: int, has: Callable[[str], bool]) -> Iterator[Case]:
     if has("layer_norm"):
         calls = {
             **prepared(ours.layer_norm, n, x, gain, bias, y, most=64, clusters=clusters),
+            **in_tiles(ours.layer_norm_of_tiles, n, x, gain, bias, y, most=64),
+            **(
+                prepared(ours.layer_norm_in_loops, n, x, gain, bias, y, most=32, clusters=clusters[1:], G=66)
+                if n > 16384
+                else {}
+            ),
             **tuned(theirs.t_layer_norm, lambda _: m, x, gain, bias, y, n, EPSILON, blocks=blocks),
             "torch": lambda: functional.layer_norm(x, (n,), gain, bias, EPSILON),
         }
         norm = functional.layer_norm(wide, (n,), gain.double(), bias.double(), EPSILON)
         yield "layer_norm", sizes, bytes_, calls | copy, lambda: distance(y[few], norm)
     if has("rms_backward"):
-        calls = dict[str, Any]()
-        for ctas in next(counts for most, counts in CTAS.items() if n <= most):
-            for C in clusters:
-                parts = torch.empty(ctas // C, n, device="cuda")
-                args = x, gain, dy, y, parts
-                made = prepared(ours.rms_backward, n, *args, most=32 if n <= 4096 else 16, clusters=(C,))
-                if C == 1:
-                    grid = functools.partial(lambda ctas, _: ctas, ctas)
-                    made |= tuned(theirs.t_rms_backward, grid, *args, m, n, EPSILON, blocks=blocks)
-                calls |= {f"{name}, {ctas} CTAs": summed(call, parts) for name, call in made.items()}
+        calls = of_parts(ours.rms_backward, theirs.t_rms_backward, (x, gain, dy, y), (EPSILON,), (), clusters)
         leaf, weight = wide.clone().requires_grad_(), gain.double()
         functional.rms_norm(leaf, (n,), weight, EPSILON).backward(dy[few].double())
         wanted = leaf.grad
         assert wanted is not None
         yield "rms_backward", sizes, 6 * m * n, calls, lambda: distance(y[few], wanted)
+    if has("layer_backward"):
+        mean = x.float().mean(1)
+        scale = (x.float().var(1, correction=0) + EPSILON).rsqrt()
+        args = x, mean, scale, gain, dy, y
+        calls = of_parts(ours.layer_backward, theirs.t_layer_backward, args, (), (2,), clusters)
+        means, which = (mean[:, None], scale[:, None]), [True] * 3
+        calls["torch"] = lambda: torch.ops.aten.native_layer_norm_backward(
+            dy, x, (n,), *means, gain, bias, which
+        )
+        leaf, weight = wide.clone().requires_grad_(), gain.double()
+        functional.layer_norm(leaf, (n,), weight, bias.double(), EPSILON).backward(dy[few].double())
+        wanted = leaf.grad
+        assert wanted is not None
+        yield "layer_backward", sizes, 6 * m * n, calls, lambda: distance(y[few], wanted)
     if has("fp8_cast"):
         z, scale = (
             torch.empty(m, n, device="cuda", dtype=torch.float8_e4m3fn),
@@ -209,9 +240,33 @@ def of_rows(m: int, n: int, has: Callable[[str], bool]) -> Iterator[Case]:
         )
 
 
+def of_parts(
+    kernel: Any,
+    theirs_: Any,
+    args: tuple[torch.Tensor, ...],
+    numbers: tuple[float, ...],
+    arrays: tuple[int, ...],
+    clusters: Sequence[int],
+) -> dict[str, Any]:
+    """Calls of kernels whose CTAs, of several numbers, make parts of the gradients of weights, and the sums
+    of these parts. `numbers` are further arguments of Triton's kernel, `arrays` the number of gradients.
+    """
+    m, n = args[0].shape
+    calls, blocks = dict[str, Any](), (triton.next_power_of_2(n),)
+    for ctas in next(counts for most, counts in CTAS.items() if n <= most):
+        for C in clusters:
+            all_ = (*args, torch.empty(*arrays, ctas // C, n, device="cuda"))
+            made = prepared(kernel, n, *all_, most=32 if n <= 4096 else 16, clusters=(C,))
+            if C == 1:
+                grid = functools.partial(lambda ctas, _: ctas, ctas)
+                made |= tuned(theirs_, grid, *all_, m, n, *numbers, blocks=blocks)
+            calls |= {f"{name}, {ctas} CTAs": summed(call, all_[-1]) for name, call in made.items()}
+    return calls
+
+
 def summed(call: Callable[[], object], parts: torch.Tensor) -> Callable[[], object]:
-    """A call, and the sum of the parts of a gradient that it makes."""
-    return lambda: (call(), parts.sum(0))
+    """A call, and the sum of the parts of gradients that it makes."""
+    return lambda: (call(), parts.sum(-2))
 
 
 def of_sums(dtype: torch.dtype) -> Case:
@@ -268,6 +323,61 @@ def of_cross_entropy(m: int, n: int) -> Case:
         **tuned(theirs.t_cross_entropy, lambda _: m, x, target, loss, m, n, blocks=blocks),
     }
     return "cross_entropy", {"rows": m, "columns": n}, 6 * m * n, calls, lambda: distance(loss, wanted)
+
+
+def of_rotary() -> Case:
+    tokens, heads, D = 16384, 32, 128
+    q = torch.randn(tokens, heads, D, device="cuda").bfloat16()
+    angle = torch.rand(tokens, D // 2, device="cuda") * 6
+    cos, sin, y = angle.cos().bfloat16(), angle.sin().bfloat16(), torch.empty_like(q)
+    grid, counts = lambda B: tokens * triton.cdiv(heads, B), (8, 16, 32)
+    calls = {
+        **{f"weft {H}": queued(ours.rotary.prepare(q, cos, sin, y, H=H)) for H in counts},
+        **tuned(theirs.t_rotary, grid, q, cos, sin, y, heads, D, blocks=counts, columns=D),
+    }
+    a, b, c, s = (each[:64].double() for each in (*q.chunk(2, 2), cos[:, None], sin[:, None]))
+    wanted = torch.cat((a * c - b * s, b * c + a * s), 2)
+    bytes_ = 4 * q.numel() + 4 * cos.numel()
+    return "rotary", {"tokens": tokens, "heads": heads}, bytes_, calls, lambda: distance(y[:64], wanted)
+
+
+def of_transposed_cast() -> Case:
+    m, n, B = 8192, 8192, 128
+    x = torch.randn(m, n, device="cuda").bfloat16()
+    y = torch.empty(n, m, device="cuda", dtype=torch.float8_e4m3fn)
+    scale, grid = torch.empty(m // B, n // B, device="cuda"), lambda _: m // B * (n // B)
+    calls = {
+        "weft": queued(ours.transposed_cast.prepare(x, y, scale)),
+        **tuned(theirs.t_transposed_cast, grid, x, y, scale, m, n, blocks=(B,), columns=B),
+    }
+    return (
+        "transposed_cast",
+        {"rows": m, "columns": n},
+        3 * m * n,
+        calls,
+        lambda: distance(y[:B, -B:].double().T * scale[-1, 0], x[-B:, :B].double()),
+    )
+
+
+def of_top_k() -> Case:
+    m, n, K = 131072, 256, 8
+    x = torch.randn(m, n, device="cuda")
+    values = torch.empty(m, K, device="cuda")
+    indices = torch.empty(m, K, device="cuda", dtype=torch.int32)
+    args, grid, rows = (x, values, indices), lambda B: triton.cdiv(m, B), (4, 16)
+    calls = {f"weft {R}": queued(ours.top_k.prepare(*args, N=n, R=R)) for R in (16, 32, 64)}
+    for name, kernel in (("", theirs.t_top_k), (" by sorting", theirs.t_top_k_by_sorting)):
+        made = tuned(kernel, grid, *args, m, n, K, n, blocks=rows, columns=n, warps=(2, 4, 8))
+        calls |= {each + name: call for each, call in made.items()}
+    calls["torch"] = lambda: torch.topk(x, K)
+    wanted = torch.topk(x, K).values
+    return (
+        "top_k",
+        {"rows": m, "columns": n},
+        m * (4 * n + 8 * K),
+        calls,
+        lambda: distance(values, wanted.double()) + distance(x.gather(1, indices.long()), wanted.double()),
+    )
 
 
 if __name__ == "__main__":
