@@ -1,9 +1,11 @@
 """Pipelines with `wgmma`: one or two warpgroups multiply, and another one fills the stages by TMA."""
 
+from functools import partial
 from typing import Any
 
 from weft.dialects import tile
 from weft.dialects.tile import GemmOp
+from weft.dialects.tile_sums import sum_registers
 from weft.isa.chips import WARPGROUP
 from weft.isa.wgmma import MMA_ASYNC, MmaAsync
 from weft.isa.wgmma import M as WGMMA_ROWS
@@ -54,20 +56,28 @@ class ByWarpgroups(FilledByTma):
         for op in moved:
             role.append(op)
         self.divide(moved)
-        adding = {each.d: loop.adds_to(each) for each in loop.products}
-        self.flying = {sums: number for sums, number in adding.items() if number is not None}
-        around = self._carry_position()
+        self._finish(self._carry_position())
+
+    def _finish(self, around: Any) -> None:
+        """Rebuilds the loop with asynchronous products. Sums that begin at zero, and to which products are
+        only added, are in named registers: if values began as zeros, ptxas might wait for each product.
+        """
+        loop, sums, taken = self.loop, dict[int, tuple[ir.Type, int]](), 0
+        self.flying = dict[ir.Value, int]()  # the first register of each such sum
+        for each, number in [(each, loop.adds_to(each)) for each in loop.products]:
+            if number is not None and loop.starts_at_zero(number):
+                self.flying[each.d], sums[number] = taken, (each.d.type, taken)
+                taken += sum_registers(each.d.type)
         first, end, _ = loop.op.operands[:3]
-        *results, stage, phase, late = self.rebuild(
-            (*(around.inner_iter_args if around else (0, 0)), 0), self._begin, self._multiply, self._end
-        )
+        position = (*(around.inner_iter_args if around else (0, 0)), 0)
+        *results, stage, phase, late = self.rebuild(position, self._begin, self._multiply, self._end)
         with ir.InsertionPoint.after(stage.owner):
-            for sums in (results[number] for number in self.flying.values()):
-                (done,) = tile.wait_gemm(sums)
-                sums.replace_all_uses_except(done, done.owner.operation)
-            if around and self.flying:
-                with emit.when(emit.less(first, end)):
-                    tile.release(self.ring, late)
+            if self.flying:
+                tile.wait_gemm()
+                release, clear = partial(tile.release, self.ring, late), partial(tile.clear_sums, 0, taken)
+                emit.branch(emit.less(first, end), release, clear)
+            for number, (kind, start) in sums.items():
+                results[number].replace_all_uses_with(tile.read_sums(kind, start))
         if around:
             with ir.InsertionPoint(around.body):
                 scf.yield_([stage, phase])
@@ -97,13 +107,12 @@ class ByWarpgroups(FilledByTma):
             shape, row, column = (self.rows, product.mnk[2]), emit.value(self.row), emit.value(0)
             a = left.stage(stage)
             a = tile.slice_(a, column, row, shape[::-1]) if turned else tile.slice_(a, row, column, shape)
-        number, adds = self.flying.get(product.d), self.loop.adds(product)
-        c, accumulate = product.c[0] if adds else undefined(product.d.type), emit.constant(emit.i1(), adds)
-        if number is not None and self.loop.starts_at_zero(number):
-            accumulate = self.continues  # rather than read zeros
-        b = right.stage(stage)
-        sums = tile.gemm_async(a, b, c, accumulate, transpose_a=turned, transpose_b=right.transposed)
-        return tile.wait_gemm(sums)[0] if number is None else sums
+        start = self.flying.get(product.d, -1)
+        adds = self.continues if start >= 0 else emit.constant(emit.i1(), self.loop.adds(product))
+        c = product.c[0] if start < 0 and self.loop.adds(product) else undefined(product.d.type)
+        b, b_turned = right.stage(stage), right.transposed
+        sums = tile.gemm_async(a, b, c, adds, transpose_a=turned, transpose_b=b_turned, first_sum=start)
+        return product.c[0] if start >= 0 else tile.wait_gemm(sums)[0]
 
     def _end(self, stage: ir.Value, phase: ir.Value, late: ir.Value) -> list[ir.Value]:
         if self.flying:

@@ -1,7 +1,8 @@
 // RUN: weft-opt %s --pipeline-loops --canonicalize --cse --split-input-file | FileCheck %s
 
-// By wgmma: two warpgroups have 64 of 128 rows each. One product is in flight: the stage before is released. A matrix of N x K is
-// loaded transposed. The tile is stored through the memory of the stages.
+// By wgmma: two warpgroups have 64 of 128 rows each. One product is in flight: the stage before is released. The sums are in named
+// registers, which are zeros if nothing was multiplied. A matrix of N x K is loaded transposed. The tile is stored through the
+// memory of the stages.
 gpu.module @m [#nvvm.target<chip = "sm_90a">] {
   // CHECK-LABEL: gpu.func @warpgroups
   // CHECK-SAME: known_block_size = array<i32: 384, 1, 1>, weft.aligned = array<i32: 16, 16, 1, 1, 1, 1>
@@ -15,19 +16,22 @@ gpu.module @m [#nvvm.target<chip = "sm_90a">] {
   // CHECK: "tile.role"
   // CHECK: ^bb0(%[[ME:.*]]: i32):
   // CHECK: %[[ROW:.*]] = arith.muli %[[ME]], %c64_i32
-  // CHECK: %[[SUMS:.*]]:4 = scf.for %[[K:.*]] = %c0_i32 to %arg3 step %c64_i32 iter_args(%[[ACC:.*]] = %{{.*}}, %[[S:.*]] = %c0_i32, %[[P:.*]] = %c0_i32, %[[LATE:.*]] = %c0_i32)
+  // CHECK: %[[END:.*]]:3 = scf.for %[[K:.*]] = %c0_i32 to %arg3 step %c64_i32 iter_args(%[[S:.*]] = %c0_i32, %[[P:.*]] = %c0_i32, %[[LATE:.*]] = %c0_i32)
   // CHECK: "tile.await"(%[[RING]], %[[S]], %[[P]])
   // CHECK: %[[NEXT:.*]] = arith.cmpi ne, %[[K]], %c0_i32
   // CHECK: %[[WHOLE:.*]] = "tile.stage"(%[[A]], %[[S]])
   // CHECK: %[[X:.*]] = "tile.slice"(%[[WHOLE]], %[[ROW]], %c0_i32)
   // CHECK: %[[Y:.*]] = "tile.stage"(%[[B]], %[[S]])
-  // CHECK: %[[D:.*]] = "tile.gemm_async"(%[[X]], %[[Y]], %[[ACC]], %[[NEXT]]) {{.*}}transpose_b = true{{.*}} -> tensor<64x128xf32, #tile.layout
+  // CHECK: "tile.gemm_async"(%[[X]], %[[Y]], %{{.*}}, %[[NEXT]]) {first_sum = 0 {{.*}}transpose_b = true{{.*}} -> tensor<64x128xf32, #tile.layout
   // CHECK: "tile.wait_gemm"() {pending = 1 : i64}
   // CHECK: scf.if %[[NEXT]]
   // CHECK: "tile.release"(%[[RING]], %[[LATE]])
   // CHECK: %[[TO:.*]]:2 = "tile.advance"(%[[RING]], %[[S]], %[[P]])
-  // CHECK: scf.yield %[[D]], %[[TO]]#0, %[[TO]]#1, %[[S]]
-  // CHECK: %[[DONE:.*]] = "tile.wait_gemm"(%[[SUMS]]#0)
+  // CHECK: scf.yield %[[TO]]#0, %[[TO]]#1, %[[S]]
+  // CHECK: "tile.wait_gemm"() : () -> ()
+  // CHECK: "tile.release"(%[[RING]], %[[END]]#2)
+  // CHECK: "tile.clear_sums"() {count = 64 : i64, first_sum = 0 : i64}
+  // CHECK: %[[DONE:.*]] = "tile.read_sums"() {first_sum = 0 : i64}
   // CHECK: %[[H:.*]] = arith.truncf %[[DONE]] : tensor<64x128xf32, {{.*}} to tensor<64x128xbf16
   // CHECK: nvvm.barrier id = %c1_i32 number_of_threads = %c256_i32
   // CHECK: "tile.store"(%[[H]], %[[STAGING]], %[[ROW]], %c0_i32)
