@@ -197,12 +197,15 @@ def layer_backward(
     of_gain, of_bias = w.zeros(N, like=weight), w.zeros(N, like=weight)
     row = w.minimum(part, x.rows - 1)
     next_x, next_dy = w.load(x[row, first], N), w.load(dy[row, first], N)
+    next_mean, next_scale = mean[row], scale[row]
     if C > 1:
         w.cluster_wait()
     for row in w.range(part, x.rows, parts.rows):
-        t, d = (next_x.to(w.f32) - mean[row]) * scale[row], next_dy.to(w.f32)
+        factor = next_scale
+        t, d = (next_x.to(w.f32) - next_mean) * factor, next_dy.to(w.f32)
         after = w.minimum(row + parts.rows, x.rows - 1)
         next_x, next_dy = w.load(x[after, first], N), w.load(dy[after, first], N)
+        next_mean, next_scale = mean[after], scale[after]
         of_gain += d * t
         of_bias += d
         d *= weight.to(w.f32)
@@ -210,9 +213,43 @@ def layer_backward(
         if C > 1:
             total, product = map(sum, exchanged(buffer, C, turn, total, product))
             turn = 1 - turn
-        w.store(((d - total * share - t * (product * share)) * scale[row]).to(w.bf16), dx[row, first])
+        w.store(((d - total * share - t * (product * share)) * factor).to(w.bf16), dx[row, first])
     w.store(of_gain, parts[0, part, first])
     w.store(of_bias, parts[1, part, first])
+
+
+@w.kernel(grid=lambda parts, R: w.ceil_div(parts.rows, R))
+def layer_backward_of_tiles(
+    x: w.In[BF16, "m n"],
+    mean: w.In[w.Array[w.f32], "m"],
+    scale: w.In[w.Array[w.f32], "m"],
+    gain: w.In[BF16, "n"],
+    dy: w.In[BF16, "m n"],
+    dx: w.Out[BF16, "m n"],
+    parts: w.Out[w.Array[w.f32], "2 rows n"],
+    *,
+    N,
+    R,
+):
+    """Each CTA makes `R` parts: warps have rows of their own, and never wait for each other."""
+    first, share = w.cta() * R, w.rcp(x.columns.to(w.f32))
+    next_x, next_dy = w.load(x[first, 0], (R, N)), w.load(dy[first, 0], (R, N))
+    next_mean, next_scale = (w.load_column(each[first], like=next_x) for each in (mean, scale))
+    weight = w.load_row(gain[0], like=next_x)
+    of_gain, of_bias = w.zeros((R, N)), w.zeros((R, N))
+    for row in w.range(first, x.rows, parts.rows):
+        factor = next_scale
+        t, d = (next_x.to(w.f32) - next_mean) * factor, next_dy.to(w.f32)
+        after = row + parts.rows
+        next_x, next_dy = w.load(x[after, 0], (R, N)), w.load(dy[after, 0], (R, N))
+        next_mean, next_scale = (w.load_column(each[after], like=next_x) for each in (mean, scale))
+        of_gain += d * t
+        of_bias += d
+        d *= weight.to(w.f32)
+        total, product = w.sum(d, axis=1), w.sum(d * t, axis=1)
+        w.store(((d - total * share - t * (product * share)) * factor).to(w.bf16), dx[row, 0])
+    w.store(of_gain, parts[0, first, 0])
+    w.store(of_bias, parts[1, first, 0])
 
 
 @w.kernel(grid=lambda x, N: w.ceil_div(x.rows, N), threads=lambda T: T)

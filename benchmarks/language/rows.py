@@ -213,6 +213,10 @@ def of_rows(m: int, n: int, has: Callable[[str], bool]) -> Iterator[Case]:
         scale = (x.float().var(1, correction=0) + EPSILON).rsqrt()
         args = x, mean, scale, gain, dy, y
         calls = of_parts(ours.layer_backward, theirs.t_layer_backward, args, (), (2,), clusters)
+        for ctas in (264, 396) if n <= 1024 else ():
+            parts = torch.empty(2, 4 * ctas, n, device="cuda")
+            made = in_tiles(ours.layer_backward_of_tiles, n, *args, parts, most=4 * n // 128)
+            calls |= {f"{each}, {ctas} CTAs": summed(call, parts) for each, call in made.items()}
         means, which = (mean[:, None], scale[:, None]), [True] * 3
         calls["torch"] = lambda: torch.ops.aten.native_layer_norm_backward(
             dy, x, (n,), *means, gain, bias, which

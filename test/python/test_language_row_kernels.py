@@ -55,13 +55,20 @@ def test_rms_norm(name, meta):
     assert near(y, wide / np.sqrt((wide * wide).mean(1, keepdims=True) + EPSILON) * g)
 
 
-@pytest.mark.parametrize("n, N, C", [(300, 512, 1), (700, 512, 2)])
-def test_gradients_of_layer_norm(n, N, C):
-    (x, wide), (gain, g), (dy, d) = random(5, n), random(n), random(5, n)
+@pytest.mark.parametrize(
+    "name, n, meta",
+    [
+        ("layer_backward", 300, {"T": 128}),
+        ("layer_backward", 700, {"T": 128, "C": 2}),
+        ("layer_backward_of_tiles", 500, {"R": 4}),
+    ],
+)
+def test_gradients_of_layer_norm(name, n, meta):
+    (x, wide), (gain, g), (dy, d) = random(13, n), random(n), random(13, n)
     scale, h, e = 1 / np.sqrt(wide.var(1) + EPSILON), normalized(wide), d * g
-    dx, parts = np.zeros_like(x), np.zeros((2, 3, n), np.float32)
+    dx, parts = np.zeros_like(x), np.zeros((2, 8, n), np.float32)
     statistics = wide.mean(1).astype(np.float32), scale.astype(np.float32)
-    emulated("layer_backward", x, *statistics, gain, dy, dx, parts, N=N, T=128, C=C)
+    emulated(name, x, *statistics, gain, dy, dx, parts, N=512, **meta)
     of_row = e - e.mean(1, keepdims=True) - h * (e * h).mean(1, keepdims=True)
     assert near(dx, of_row * scale[:, None])
     assert near(parts.sum(1), [(d * h).sum(0), d.sum(0)])
