@@ -377,16 +377,29 @@ def top_k(
     K,
     N,
     R,
+    S=8,
 ):
-    """In descending order; the first one of equal elements."""
-    first = w.cta() * R
-    t = w.load(x[first, 0], (R, N), outside=-w.inf)
+    """In descending order; the first one of equal elements.
+
+    The `S` tiles of a row are first sorted by elements, so that each step reduces only the largest ones.
+    """
+    first, M = w.cta() * R, N // S
+    t = [w.load(x[first, M * s], (R, M), outside=-w.inf) for s in range(S)]
+    at = [w.column(each) + M * s for s, each in enumerate(t)]
+    for turn in range(S):
+        for s in range(turn % 2, S - 1, 2):
+            a, b, less = t[s], t[s + 1], t[s] < t[s + 1]
+            t[s], t[s + 1] = w.maximum(a, b), w.minimum(a, b)
+            at[s], at[s + 1] = w.where(less, at[s + 1], at[s]), w.where(less, at[s], at[s + 1])
     best, columns = w.zeros((R, K)), w.zeros((R, K), w.i32)
     for k in range(K):
-        largest = w.max(t, axis=1)
-        index = w.min(w.where(t == largest, w.column(t), N), axis=1)
-        t = w.where(w.column(t) == index, -w.inf, t)
+        largest = w.max(t[0], axis=1)
+        index = w.min(w.where(t[0] == largest, at[0], N), axis=1)
         best = w.where(w.column(best) == k, largest, best)
         columns = w.where(w.column(columns) == k, index, columns)
+        taken = at[0] == index
+        for s in range(min(S, K - k) - 1):
+            t[s], at[s] = w.where(taken, t[s + 1], t[s]), w.where(taken, at[s + 1], at[s])
+        t[-1] = w.where(taken, -w.inf, t[-1])
     w.store(best, values[first, 0])
     w.store(columns, indices[first, 0])

@@ -369,7 +369,9 @@ def of_top_k() -> Case:
     values = torch.empty(m, K, device="cuda")
     indices = torch.empty(m, K, device="cuda", dtype=torch.int32)
     args, grid, rows = (x, values, indices), lambda B: triton.cdiv(m, B), (4, 16)
-    calls = {f"weft {R}": queued(ours.top_k.prepare(*args, N=n, R=R)) for R in (16, 32, 64)}
+    calls = {
+        f"weft {R} {S}": queued(ours.top_k.prepare(*args, N=n, R=R, S=S)) for R in (16, 32) for S in (1, 8)
+    }
     for name, kernel in (("", theirs.t_top_k), (" by sorting", theirs.t_top_k_by_sorting)):
         made = tuned(kernel, grid, *args, m, n, K, n, blocks=rows, columns=n, warps=(2, 4, 8))
         calls |= {each + name: call for each, call in made.items()}

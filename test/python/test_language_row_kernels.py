@@ -91,11 +91,11 @@ def test_transposed_cast():
     assert np.abs(got - wide).max() <= 2**-4 * np.abs(wide).max()
 
 
-@pytest.mark.parametrize("n, R", [(256, 16), (200, 32)])
-def test_top_k_takes_the_first_of_equal_elements(n, R):
+@pytest.mark.parametrize("n, R, S", [(256, 16, 8), (200, 32, 1), (256, 32, 4)])
+def test_top_k_takes_the_first_of_equal_elements(n, R, S):
     x = np.random.default_rng(0).standard_normal((21, n)).round(1).astype(np.float32)
     values, indices = np.zeros((21, 8), np.float32), np.zeros((21, 8), np.int32)
-    emulated("top_k", x, values, indices, N=256, R=R)
+    emulated("top_k", x, values, indices, N=256, R=R, S=S)
     want = np.argsort(-x, axis=1, kind="stable")[:, :8]
     assert np.array_equal(indices, want)
     assert np.array_equal(values, np.take_along_axis(x, want, axis=1))
