@@ -1,6 +1,6 @@
 """What all pipelines have: stages of shared memory, and agents that divide the tiles of a kernel."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from weft import mlir
@@ -177,23 +177,18 @@ class FilledByTma(Pipeline):
         for each in self.loop.loads.values():
             each.map = tile.tensor_map(each.matrix, tile.stage_type(each.buffer.type))
 
-    def each_stage(self, use: Callable[[ir.Value, list[ir.Value], Values], list[ir.Value]]) -> None:
-        """Builds loops like the plain ones, but with a position in the ring alone. `use` builds the body for
-        a number, a position and values of the loop around, and returns the next position.
-        """
-        loop, start = self.loop, [emit.value(0), emit.value(0)]
-
-        def one(position: list[ir.Value], outer: Values) -> list[ir.Value]:
-            for op in loop.before:
-                mlir.clone(op, outer)
-            first, end, step = (outer.get(each, each) for each in loop.op.operands[:3])
-            return emit.loop(first, end, step, position, lambda k, now: use(k, now, outer))
-
-        if (around := loop.around) is None:
-            one(start, {})
-            return
-        first, end, step = around.operands[:3]
-        emit.loop(first, end, step, start, lambda number, now: one(now, {around.induction_variable: number}))
+    def carry_position(self) -> Any:
+        """Rebuilds the loop around, if there is one, to carry two numbers, but without its end."""
+        old = self.loop.around
+        if old is None:
+            return None
+        with ir.InsertionPoint(old), old.location:
+            new = scf.ForOp(*old.operands[:3], [emit.value(0), emit.value(0)])
+        old.induction_variable.replace_all_uses_with(new.induction_variable)
+        for op in [each.operation for each in old.body.operations][:-1]:
+            new.body.append(op)
+        old.operation.erase()
+        return new
 
     def fill(self, k: ir.Value, position: list[ir.Value], outer: Values) -> list[ir.Value]:
         """Copies the tiles of an iteration to a stage, by one thread. Returns the next position."""

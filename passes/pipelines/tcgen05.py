@@ -9,10 +9,10 @@ from weft.isa.family import Registers
 from weft.isa.tcgen05.descriptors import KINDS
 from weft.isa.tcgen05.mma_rows import MMA
 from weft.isa.tcgen05.tensor_layouts import LANES
-from weft.mlir import arith, ir
+from weft.mlir import arith, ir, scf
 from weft.passes.builders import emit, thread_ids
 from weft.passes.pipelines.loop import Loop, types_of
-from weft.passes.pipelines.pipeline import FilledByTma, Values
+from weft.passes.pipelines.pipeline import FilledByTma
 
 _MOST_COLUMNS = 256
 """Columns of a product, of which two warpgroups finish half each if they are more than half as many."""
@@ -39,14 +39,7 @@ class InTensorMemory(FilledByTma):
                 return None
         used = [*loop.loads, *loop.products, *loop.coordinates]
         only = len(loop.op.body.operations) == len(used) + 1 and len(loop.op.results) == len(loop.products)
-        if (
-            loop.chip not in MMA.chips()
-            or m != LANES
-            or n % 32
-            or n > _MOST_COLUMNS
-            or not only
-            or loop.around
-        ):
+        if loop.chip not in MMA.chips() or m != LANES or n % 32 or n > _MOST_COLUMNS or not only:
             return None
         count = 1 if 2 * n <= _MOST_COLUMNS else 2
         return (1, count, count) if loop.divides(m, n, count) else None
@@ -55,41 +48,56 @@ class InTensorMemory(FilledByTma):
         """Lets two threads fill the stages and multiply, in a region that gets all that follows the loop."""
         loop, block = self.loop, self.loop.kernel.body.blocks[0]
         ops = [each.operation for each in block.operations]
-        at, (m, n, _) = ops.index(loop.op.operation), loop.products[0].mnk
-        after, (first, end, _, *zeros) = ops[at + 1 : -1], loop.op.operands
+        at, (m, n, _) = ops.index(loop.holder.operation), loop.products[0].mnk
         self.set_launch(self.warpgroups * WARPGROUP)
         with ir.InsertionPoint.at_block_begin(block):
             self.place(emit.div(emit.thread(), WARPGROUP))
-        with ir.InsertionPoint(loop.op):
+        with ir.InsertionPoint(loop.holder):
             self.allocate()
-            self.divide(ops[: at + 1])
             self.ring = tile.make_ring(loop.stages, 1, emptied_by="mma")
             done = tile.make_ring(1, WARPS * self.warpgroups, filled_by="mma", emptied_by="warps")
             with tile.tensor_memory():
-                region, begin = ir.InsertionPoint.current.block, emit.value(0)
+                region = ir.InsertionPoint.current.block
                 kind = BufferType.of((m, n), ir.F32Type.get(), f"S[({m},{n}):(1@TLane,1@TCol)]", "tmem")
                 self.sums = {loop.adds_to(each): tile.alloc(kind) for each in loop.products}
-                with tile.role(0, warps=1), thread_ids.elected():
-                    self.each_stage(self.fill)
-                with tile.role(1, warps=1), thread_ids.elected():
-                    self.each_stage(self._multiply)
-                    tile.commit(done, begin)
-                tile.await_(done, begin, begin)
-                column, types = emit.value(self.column), [each.type for each in zeros]
-                results = emit.either(
-                    emit.less(first, end),
-                    types,
-                    lambda: [tile.load(self.sums[i], begin, column, kind) for i, kind in enumerate(types)],
-                    lambda: zeros,
-                )
+        for op in ops[at:-1]:
+            region.append(op)
+        self.divide(ops[:-1])
+        around = self.carry_position()
+        with ir.InsertionPoint(loop.op):
+            blocks, tiles = around.inner_iter_args if around else (emit.value(0), emit.value(0))
+            results = self._multiply_all(blocks, done, tiles)
+        first, end, step = loop.op.operands[:3]
         for before, result in zip(loop.op.results, results, strict=True):
             before.replace_all_uses_with(result)
         loop.op.operation.erase()
-        for op in after:
-            region.append(op)
-        self.divide(after)
+        if around:
+            with ir.InsertionPoint(around.body):
+                more = emit.ceil_div(emit.maximum(emit.sub(end, first), 0), step)
+                scf.yield_([emit.add(blocks, more), emit.add(tiles, 1)])
 
-    def _multiply(self, k: ir.Value, position: list[ir.Value], outer: Values) -> list[ir.Value]:
+    def _multiply_all(self, blocks: ir.Value, done: ir.Value, tiles: ir.Value) -> list[ir.Value]:
+        """The sums of a tile, after so many K blocks and tiles. The ring `done` is for the sums."""
+        (first, end, step, *zeros), zero = self.loop.op.operands, emit.value(0)
+        count, phase = self.loop.stages, emit.value(emit.bit_and(tiles, 1))
+        position = [emit.value(emit.rem(blocks, count)), emit.value(emit.rem(emit.div(blocks, count), 2))]
+        with tile.role(0, warps=1), thread_ids.elected():
+            emit.loop(first, end, step, position, lambda k, now: self.fill(k, now, {}))
+        with tile.role(1, warps=1), thread_ids.elected():
+            tile.acquire(done, zero, phase)
+            emit.loop(first, end, step, position, self._multiply)
+            tile.commit(done, zero)
+        tile.await_(done, zero, phase)
+        column, kinds = emit.value(self.column), [each.type for each in zeros]
+
+        def loaded() -> list[ir.Value]:
+            return [tile.load(self.sums[i], zero, column, kind) for i, kind in enumerate(kinds)]
+
+        results = emit.either(emit.less(first, end), kinds, loaded, lambda: zeros)
+        tile.release(done, zero)
+        return results
+
+    def _multiply(self, k: ir.Value, position: list[ir.Value]) -> list[ir.Value]:
         """Multiplies the tiles of a stage, by one thread. Returns the next position."""
         loop, stage = self.loop, position[0]
         adds = arith.cmpi(arith.CmpIPredicate.ne, k, loop.op.operands[0])

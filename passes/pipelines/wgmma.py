@@ -3,6 +3,7 @@
 from functools import partial
 from typing import Any
 
+from weft import mlir
 from weft.dialects import tile
 from weft.dialects.tile import GemmOp
 from weft.dialects.tile_sums import sum_registers
@@ -13,7 +14,7 @@ from weft.mlir import arith, gpu, ir, scf
 from weft.passes.builders import emit, thread_ids
 from weft.passes.kernels.fragments import undefined
 from weft.passes.pipelines.loop import Loop, touches_tiles, types_of
-from weft.passes.pipelines.pipeline import FilledByTma
+from weft.passes.pipelines.pipeline import FilledByTma, Values
 
 _REGISTERS = {1: (0, 0), 2: (24, 240)}
 """Of a thread that fills stages, and of one that multiplies, by the warpgroups that do; 0: an equal share."""
@@ -52,11 +53,27 @@ class ByWarpgroups(FilledByTma):
                 self.place(number)
                 role = ir.InsertionPoint.current.block
             with tile.role(self.warpgroups, 1, registers=fills), thread_ids.one_thread():
-                self.each_stage(self.fill)
+                self._fill_all()
         for op in moved:
             role.append(op)
         self.divide(moved)
-        self._finish(self._carry_position())
+        self._finish(self.carry_position())
+
+    def _fill_all(self) -> None:
+        """Builds loops like the plain ones, in which one thread fills the stages."""
+        loop, start = self.loop, [emit.value(0), emit.value(0)]
+
+        def one(position: list[ir.Value], outer: Values) -> list[ir.Value]:
+            for op in loop.before:
+                mlir.clone(op, outer)
+            first, end, step = (outer.get(each, each) for each in loop.op.operands[:3])
+            return emit.loop(first, end, step, position, lambda k, now: self.fill(k, now, outer))
+
+        if (around := loop.around) is None:
+            one(start, {})
+            return
+        first, end, step = around.operands[:3]
+        emit.loop(first, end, step, start, lambda number, now: one(now, {around.induction_variable: number}))
 
     def _finish(self, around: Any) -> None:
         """Rebuilds the loop with asynchronous products. Sums that begin at zero, and to which products are
@@ -81,19 +98,6 @@ class ByWarpgroups(FilledByTma):
         if around:
             with ir.InsertionPoint(around.body):
                 scf.yield_([stage, phase])
-
-    def _carry_position(self) -> Any:
-        """Rebuilds the loop around, if there is one, to carry a position, but without its end."""
-        old = self.loop.around
-        if old is None:
-            return None
-        with ir.InsertionPoint(old), old.location:
-            new = scf.ForOp(*old.operands[:3], [emit.value(0), emit.value(0)])
-        old.induction_variable.replace_all_uses_with(new.induction_variable)
-        for op in [each.operation for each in old.body.operations][:-1]:
-            new.body.append(op)
-        old.operation.erase()
-        return new
 
     def _begin(self, number: ir.Value, stage: ir.Value, phase: ir.Value, late: ir.Value) -> None:
         tile.await_(self.ring, stage, phase)
