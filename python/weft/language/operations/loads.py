@@ -281,8 +281,10 @@ def check_written(to: Place | Gathered, dtype: DType) -> None:
 def _to_buffer(fragment: Fragment, buffer: Buffer) -> None:
     if tuple(buffer.shape) != fragment.shape or buffer.dtype != fragment.dtype:
         raise mistake(f"expects a buffer of the fragment's shape and type, {fragment}, got {buffer}")
-    is_wide = registers.run(fragment.layout, fragment.shape) * buffer.dtype.bytes >= registers.MOST_BYTES
-    width = registers.MOST_BYTES if is_wide and buffer.dtype.bits != 16 and not buffer.transposed else 0
+    bits, run = buffer.dtype.bits, registers.run(fragment.layout, fragment.shape)
+    bytes_ = min(run * buffer.dtype.bytes, registers.MOST_BYTES)
+    is_wide = bytes_ == registers.MOST_BYTES or (bits == 8 and run > 1)
+    width = bytes_ if is_wide and bits != 16 and not buffer.transposed else 0
     zero, transpose = emit.value(0), buffer.transposed
     tile.store(fragment.value, buffer.value, zero, zero, transpose=transpose, vector_bytes=width)
 
