@@ -35,7 +35,8 @@ class _Product(Op):
 class GemmOp(_Product, dialect=Tile, name="gemm", traits=[reads("a", "b", "c")]):
     """`D = alpha * A @ B + beta * C` on tiles of one warp: A is M x K, B is K x N, C and D are M x N.
 
-    C is the third operand. Without it, beta must be 0.
+    C is the third operand. Without it, beta must be 0. Tiles without layouts are those of a whole CTA, which
+    `--pipeline-loops` divides among its warps or warpgroups.
     """
 
     c: Sequence[Operand]

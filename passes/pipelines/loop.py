@@ -150,16 +150,15 @@ class Loop:
         return product.attribute("beta") != 0.0 and mlir.splat(product.c[0]) != 0
 
     def adds_to(self, product: GemmOp) -> int | None:
-        """The number of the carried sums to which a product is added; None if anything else uses them."""
+        """The number of the carried sums to which a product is added, if nothing else uses them, and they are
+        zeros before the loop; otherwise None.
+        """
         for number, sums in enumerate(self.op.inner_iter_args):
             if product.attribute("beta") and product.c[0] == sums and len(list(sums.uses)) == 1:
                 uses = [(use.owner.name, use.operand_number) for use in product.d.uses]
-                return number if uses == [("scf.yield", number)] else None
+                zeros = mlir.splat(self.op.operands[3 + number]) == 0
+                return number if zeros and uses == [("scf.yield", number)] else None
         return None
-
-    def starts_at_zero(self, number: int) -> bool:
-        """Whether carried sums are zero before the loop."""
-        return mlir.splat(self.op.operands[3 + number]) == 0
 
     def reads(self, product: GemmOp) -> bool:
         """Whether `wgmma` and `tcgen05.mma` can read the tiles of a product where they are: stages of K-major

@@ -32,10 +32,9 @@ class InTensorMemory(FilledByTma):
         for each in loop.products:
             a, b, d, k = types_of(each)
             kinds = (kind for kind in KINDS.values() if kind.scales is None and {a, b} <= set(kind.elements))
-            number = loop.adds_to(each)
             if d != "f32" or not any(kinds) or each.mnk[2] % k or each.a not in loop.loads:
                 return None
-            if number is None or not (loop.starts_at_zero(number) and loop.reads(each)):
+            if loop.adds_to(each) is None or not loop.reads(each):
                 return None
         used = [*loop.loads, *loop.products, *loop.coordinates]
         only = len(loop.op.body.operations) == len(used) + 1 and len(loop.op.results) == len(loop.products)

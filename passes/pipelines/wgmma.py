@@ -1,4 +1,4 @@
-"""Pipelines with `wgmma`: one or two warpgroups multiply, and another one fills the stages by TMA."""
+"""Pipelines with `wgmma`: one to three warpgroups multiply, and another one fills the stages by TMA."""
 
 from functools import partial
 from typing import Any
@@ -16,7 +16,7 @@ from weft.passes.kernels.fragments import undefined
 from weft.passes.pipelines.loop import Loop, touches_tiles, types_of
 from weft.passes.pipelines.pipeline import FilledByTma, Values
 
-_REGISTERS = {1: (0, 0), 2: (24, 240)}
+_REGISTERS = {1: (0, 0), 2: (24, 240), 3: (32, 160)}
 """Of a thread that fills stages, and of one that multiplies, by the warpgroups that do; 0: an equal share."""
 
 
@@ -35,7 +35,7 @@ class ByWarpgroups(FilledByTma):
                 return None
         if m % WGMMA_ROWS or not all(map(loop.reads, loop.products)) or not loop.divides(m, n, 1):
             return None
-        count = 2 if m % (2 * WGMMA_ROWS) == 0 else 1
+        count = next(each for each in (2, 3, 1) if m % (each * WGMMA_ROWS) == 0)
         return count, 1, count
 
     def write(self) -> None:
@@ -82,7 +82,7 @@ class ByWarpgroups(FilledByTma):
         loop, sums, taken = self.loop, dict[int, tuple[ir.Type, int]](), 0
         self.flying = dict[ir.Value, int]()  # the first register of each such sum
         for each, number in [(each, loop.adds_to(each)) for each in loop.products]:
-            if number is not None and loop.starts_at_zero(number):
+            if number is not None:
                 self.flying[each.d], sums[number] = taken, (each.d.type, taken)
                 taken += sum_registers(each.d.type)
         first, end, _ = loop.op.operands[:3]

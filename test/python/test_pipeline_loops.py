@@ -137,6 +137,7 @@ gpu.module @m [#nvvm.target<chip = "{chip}">] {{
     [
         ((128, 128, 64), False, 0.0, "bf16", 4, True),
         ((64, 64, 32), True, 0.0, "f16", 2, False),
+        ((192, 64, 32), False, 0.0, "f16", 3, True),
         ((128, 256, 64), True, 2.0, "bf16", 9, False),  # more stages than fit
         ((64, 64, 32), True, 0.0, "f32", 3, True),
     ],

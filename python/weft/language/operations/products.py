@@ -85,7 +85,7 @@ def gemm(
 
     If both are tiles from arrays, as `w.load` returns them, the result is a tile: `--pipeline-loops` divides
     the kernel among producers and consumers, and brings the tiles through shared memory. Such a kernel has
-    one loop with products, no roles, and otherwise only loads, stores and operations by element.
+    one loop with products, no roles, and otherwise only loads, stores, and operations by element or by row.
 
     `a` is a buffer of 64 (or a multiple) x K, or a fragment such as the sums of another product in 16 bits;
     `b` is a buffer of K x N. Either may be transposed: `b.T`. `sums` may be pending itself. Buffers must not
