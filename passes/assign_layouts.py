@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from weft.dialects import tile
 from weft.dialects.op import refuse
 from weft.dialects.tile import (
     BroadcastOp,
@@ -41,6 +42,8 @@ Shape = tuple[int, ...]
 _Key = TypeVar("_Key")
 _MEMORY = (LoadOp, LoadRowOp, StoreOp, StoreRowOp)
 _ENDS = (*_MEMORY, ConvertLayoutOp, CoordinateOp)
+_PURE = (*BY_ELEMENT, LoadRowOp.OPERATION_NAME, CoordinateOp.OPERATION_NAME)
+"""The beginnings of the names of operations that may be built again in the same place."""
 _COLUMNS = 8
 """The columns of sums are a multiple of this."""
 
@@ -80,6 +83,12 @@ class _Class:
 
 def _assign(kernel: gpu.GPUFuncOp) -> None:
     _divide_constants(kernel)
+    _divide_vectors(kernel)
+    for load in operations(kernel, LoadOp):
+        if load.attribute("transpose") and is_free(load.fragment):
+            with ir.InsertionPoint(load), load.location:
+                load.fragment.replace_all_uses_with(_transposed(load))
+            load.operation.erase()
     found = list[ir.OpView]()
 
     def visit(op: ir.Operation) -> ir.WalkResult:
@@ -107,6 +116,7 @@ def _assign(kernel: gpu.GPUFuncOp) -> None:
     for op in found:
         if isinstance(op, _MEMORY):
             _explain(op, classes[id(sets[op.fragment])])
+    for op in found:
         _settle(op)
 
 
@@ -126,6 +136,37 @@ def _divide_constants(kernel: gpu.GPUFuncOp) -> None:
             for use in list(op.result.uses)[1:]:
                 with ir.InsertionPoint(op):
                     use.owner.operands[use.operand_number] = op.operation.clone().result
+
+
+def _divide_vectors(kernel: gpu.GPUFuncOp) -> None:
+    """Gives vectors that are of rows and also of columns, as CSE merges these, one operation for each."""
+    broadcasts = [op for op in operations(kernel, BroadcastOp) if is_free(op.vector)]
+    axes, made = dict[ir.Value, set[int]](), dict[ir.Value, ir.Value]()
+
+    def note(value: ir.Value, axis: int) -> None:
+        is_pure = not isinstance(value.owner, ir.Block) and value.owner.name.startswith(_PURE)
+        if is_free(value) and is_pure and axis not in axes.setdefault(value, set()):
+            axes[value].add(axis)
+            for each in value.owner.operands:
+                note(each, axis)
+
+    def of_columns(value: ir.Value) -> ir.Value:
+        if value not in axes or value in made:
+            return made.get(value, value)
+        op = value.owner
+        if len(axes[value]) > 1:
+            with ir.InsertionPoint.after(op):
+                op = op.clone()
+        made[value] = op.result
+        for number, each in enumerate(op.operands):
+            op.operands[number] = of_columns(each)
+        return made[value]
+
+    for op in broadcasts:
+        note(op.vector, op.attribute("axis"))
+    for op in broadcasts:
+        if op.attribute("axis") == 0:
+            op.operation.operands[0] = of_columns(op.vector)
 
 
 def alike(op: ir.OpView) -> list[Iterable[ir.Value]]:
@@ -162,8 +203,19 @@ def _check(op: ir.OpView) -> None:
             "expects tiles with layouts: --pipeline-loops decides on them where the product is in the "
             "kernel's only loop with products, without roles, and all else loads, stores or is by element",
         )
-    if isinstance(op, LoadOp) and op.attribute("transpose"):
-        raise refuse(op, "expects a layout for a transposed tile of a matrix: load it as it is")
+
+
+def _transposed(op: LoadOp) -> ir.Value:
+    """A transposed tile of a matrix, loaded as it is there and transposed in the same registers."""
+    kind, bytes_ = op.fragment.type, op.attribute("vector_bytes")
+    there = ir.RankedTensorType.get(list(kind.shape)[::-1], kind.element_type)
+    loaded = tile.load(op.source, op.row, op.column, there, vector_bytes=bytes_)
+    one = _Class([loaded], bits=kind.element_type.width)
+    _place(loaded, _for_memory(one.shape, *_divided([one])))
+    _settle(loaded.owner.opview)
+    layout = registers.transposed(loaded.type.layout, loaded.type.shape)
+    turned = FragmentType.of(kind.shape, kind.element_type, layout)
+    return tile.convert_layout(tile.from_lane(tile.to_lane(loaded), turned), kind)
 
 
 def _describe(op: ir.OpView, class_of: Callable[[ir.Value], _Class]) -> None:
@@ -191,12 +243,11 @@ def _choose(classes: list[_Class]) -> None:
         if follows and each.layout is None:
             each.layout = _following(each, vectors)
     rest = [each for each in tiles if each.layout is None]
-    lanes = min((_divided(each)[1] for each in rest), default=LANES)
     for each in rest:
-        each.layout, each.for_memory = _for_memory(each, lanes), True
+        each.layout, each.for_memory = _for_memory(each.shape, *_divided(rest)), True
     for each in vectors:
         places = _places(each)
-        each.layout = each.layout or (places[0] if places else registers.sums(each.shape))
+        each.layout = each.layout or (places[0] if places else _alone(each.shape[0]))
 
 
 def _places(vector: _Class) -> list[Layout]:
@@ -222,19 +273,26 @@ def _following(one: _Class, vectors: list[_Class]) -> Layout | None:
     return None
 
 
-def _divided(one: _Class, most: int = LANES) -> tuple[int, int]:
-    """The elements that a lane accesses at once, and the lanes of a warp that share a row, at most `most`."""
-    (rows, columns), threads, of = one.shape, WARPS * LANES, _builder(one)
-    run_ = _power(columns, registers.MOST_BYTES * 8 // (one.bits or 32))
-    while run_:
-        lanes = _power(columns // run_, most)
-        if rows % (threads // lanes) == 0:
+def _divided(tiles: list[_Class]) -> tuple[int, int]:
+    """The elements that a lane accesses at once, and the lanes of a warp that share a row, of tiles whose
+    vectors are in one layout.
+    """
+    builders, threads = [_builder(each) for each in tiles], WARPS * LANES
+    bits = min((each.bits for each in tiles if each.bits), default=REGISTER_BITS)
+    run_ = min(_power(each.shape[1], registers.MOST_BYTES * 8 // bits) for each in tiles)
+    while True:
+        lanes = min(_power(each.shape[1] // run_, LANES) for each in tiles)
+        unfit = [n for n, each in enumerate(tiles) if each.shape[0] % (threads // lanes)]
+        if not unfit:
             return run_, lanes
+        if run_ == 1:
+            break
         run_ //= 2
+    (rows, columns), of = tiles[unfit[0]].shape, builders[unfit[0]]
     raise refuse(
         of,
         f"can't divide {rows} rows of {columns} among {threads} threads: use a multiple of "
-        f"{threads // _power(columns, most)} rows",
+        f"{threads // lanes} rows",
     )
 
 
@@ -262,10 +320,10 @@ def _power(number: int, most: int) -> int:
     return min(number & -number, most)
 
 
-def _for_memory(one: _Class, most: int) -> Layout:
+def _for_memory(shape: Shape, run_: int, lanes: int) -> Layout:
     """The layout of a tile of a warpgroup in which lanes access neighboring runs of elements of a row."""
-    (rows, columns), (run_, lanes) = one.shape, _divided(one, most)
-    apart, beside = WARPS * LANES // lanes, columns // (run_ * lanes)
+    (rows, columns), apart = shape, WARPS * LANES // lanes
+    beside = columns // (run_ * lanes)
     shard = (
         *(
             Iter(rows // apart, beside * run_),
@@ -275,6 +333,22 @@ def _for_memory(one: _Class, most: int) -> Layout:
         *(Iter(beside, run_), Iter(lanes, 1, "laneid"), Iter(run_, 1)),
     )
     return Layout(tuple(each for each in shard if each.extent > 1))
+
+
+def _alone(count: int) -> Layout:
+    """The layout of a vector without a tile, whose elements as many threads of a warpgroup share as divide
+    them.
+    """
+    lanes = _power(count, LANES)
+    warps = _power(count // lanes, WARPS)
+
+    def divided(*parts: Iter) -> tuple[Iter, ...]:
+        return tuple(each for each in parts if each.extent > 1)
+
+    shard = divided(Iter(count // (warps * lanes), 1), Iter(warps, 1, "warpid"), Iter(lanes, 1, "laneid"))
+    return Layout(
+        shard, divided(Iter(WARPS // warps, warps, "warpid"), Iter(LANES // lanes, lanes, "laneid"))
+    )
 
 
 def _place(value: ir.Value, layout: Layout | None) -> None:

@@ -70,6 +70,12 @@ def without_axis(layout: Layout, shape: Shape, axis: int, lanes: bool = False) -
     return Layout(_dense(kept), replica)
 
 
+def transposed(layout: Layout, shape: Shape) -> Layout:
+    """The layout of the transposed tile in the same registers."""
+    rows, columns = layout.group(shape)
+    return Layout((*columns, *rows), layout.replica)
+
+
 def _dense(shard: list[Iter]) -> tuple[Iter, ...]:
     """The digits with a lane's registers renumbered without gaps, in the same order."""
     reach, strides = 1, dict[int, int]()

@@ -29,13 +29,3 @@ gpu.module @m {
     gpu.return
   }
 }
-
-// -----
-
-gpu.module @m {
-  gpu.func @transposed(%x: memref<?x?xf32>, %i: i32) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
-    // expected-error @below {{'tile.load' op expects a layout for a transposed tile of a matrix: load it as it is}}
-    %0 = "tile.load"(%x, %i, %i) {transpose = true} : (memref<?x?xf32>, i32, i32) -> tensor<64x16xf32>
-    gpu.return
-  }
-}
