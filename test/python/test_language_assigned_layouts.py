@@ -175,6 +175,49 @@ def test_vectors_are_loaded_and_stored_beside_tiles(arch, m, n):
     assert np.allclose(y.astype(np.float64), want * scale[:, None], rtol=1e-2, atol=2e-2)
 
 
+def test_rows_and_columns_of_equal_length_and_transposed_tiles():
+    @w.kernel()
+    def both(x: w.In["m n", w.f32], v: w.In["k", w.f32], y: w.Out["m n", w.f32], s: w.Out["j", w.f32]):
+        t = w.load(x[1, 2], (64, 64)).T
+        r, c = w.load_column(v[0], like=t), w.load_row(v[0], like=t)
+        w.store(t + w.where(r < c, r, c * 2), y[0, 0])
+        w.store_column(w.load_column(v[0], like=w.zeros((12, 32))), s[0])
+
+    x, v, s = random(63, 70), random(64), np.zeros(12, np.float32)
+    y = np.zeros((64, 64), np.float32)
+    assert not both.emulate(x[:, :64], v, y[:63], s, arch="sm_80").findings
+    turned = np.pad(x[1:, 2:64], ((0, 2), (0, 2))).T[:63]
+    r, c = v[:63, None], v[None]
+    assert np.array_equal(y[:63], turned + np.where(r < c, r, c * 2)) and np.array_equal(s, v[:12])
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+def test_loops_and_branches_have_tiles_with_and_without_layouts(arch):
+    @w.kernel()
+    def carried(x: w.In["m n", w.f32], y: w.Out["k m n", w.f32]):
+        with w.role():
+            t = w.load(x[0, 0], (64, 64))
+            u = w.convert(w.load(x[0, 0], (64, 64)))
+            before = w.zeros((64, 64))
+            one, two, three = before, w.zeros((64, 64)), w.zeros((64, 64))
+            for _ in w.range(2):
+                one, two = one + (before + u), u
+            if w.cta() > 0:
+                three = u
+            else:
+                three = three + 5
+            number = w.i32(0)
+            while number < 2:
+                three, number = three - u, number + 1
+            for at, each in enumerate((one, two + u, three, w.where(t > 0, t, w.max(u, axis=1)), w.pin(t))):
+                w.store(each, y[at, 0, 0])
+
+    x, y = random(64, 64), np.zeros((5, 64, 64), np.float32)
+    assert not carried.emulate(x, y, arch=arch).findings
+    want = [2 * x, 2 * x, 5 - x - x, np.where(x > 0, x, x.max(1, keepdims=True)), x]
+    assert np.array_equal(y, want)
+
+
 gemm = runpy.run_path(str(EXAMPLES / "language_plain_gemm.py"))["gemm"]
 
 
@@ -202,6 +245,12 @@ def test_a_plain_loop_multiplies(arch):
 
 
 MISTAKES = r"""
+# 'v' was a vector of 64 rows and becomes a vector of 64 columns, in a loop of the GPU: take \.T of one
+v = w.full(64, 1.0)
+for k in w.range(3):  # here
+    v = w.full((1, 64), 2.0)
+w.store_column(v, y[0, 0])
+
 # stages of w\.range must be a number from 2 on, without unroll, got 1
 with w.role():
     for k in w.range(0, 64, 16, stages=1):  # here

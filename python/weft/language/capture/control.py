@@ -5,10 +5,11 @@ The loops and branches of the GPU trace their bodies once. Names that the body a
 hold values of the GPU before it. Rings move on too: their positions are carried like a name's value.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
 from typing import Any
 
+from weft.dialects import tile
 from weft.language.capture import carried, trace, tracing_state
 from weft.language.capture.branch_values import BranchValues
 from weft.language.capture.carried import Unbound
@@ -125,6 +126,12 @@ def _rebuild(op: ir.OpView, operands: list[ir.Value], results: list[ir.Type]) ->
     return new
 
 
+def _as_before(values: Iterable[ir.Value], before: Iterable[ir.Value]) -> list[ir.Value]:
+    """Values in the layouts of those in whose place they are: those of tiles may be decided on meanwhile."""
+    pairs = zip(values, before, strict=True)
+    return [one if one.type == other.type else tile.convert_layout(one, other.type) for one, other in pairs]
+
+
 def _while_op(initial: list[ir.Value]) -> tuple[ir.OpView, ir.Block, ir.Block]:
     """A loop that carries values, with its blocks: of the condition, and the body."""
     kinds = [part.type for part in initial]
@@ -193,7 +200,7 @@ class Loop(_Construct):
         if self._left:
             return
         self._entered = False
-        new = self._before.ended(scope)
+        new = _as_before(self._before.ended(scope), self._arguments)
         changed = [n for n, (a, b) in enumerate(zip(self._arguments, new, strict=True)) if a != b]
         scf.yield_([new[n] for n in changed])
         trace.current().leave(self._point)
@@ -240,7 +247,8 @@ class QueueLoop(Loop):
         return values
 
     def end(self, scope: Scope) -> None:
-        scf.yield_([*self._before.ended(scope, lambda: [self.over.following()])])
+        parts = self._before.ended(scope, lambda: [self.over.following()])
+        scf.yield_(_as_before(parts, self._block.arguments))
         trace.current().leave(self._point)
         operands = [self._first, *self._initial]
         loop = _rebuild(self._op, operands, [each.type for each in operands])
@@ -292,7 +300,7 @@ class While(_Construct):
     def condition(self, value: Scalar, scope: Scope) -> None:
         """Ends that part, with the condition."""
         parts = self._before.taken(scope, "in the condition of a loop of the GPU")
-        test = scf.ConditionOp(as_scalar(value).value, parts)
+        test = scf.ConditionOp(as_scalar(value).value, _as_before(parts, self._test.arguments))
         self._alike = alike(test.condition)
         trace.current().leave(self._point)
 
@@ -303,7 +311,7 @@ class While(_Construct):
 
     def end(self, scope: Scope) -> None:
         """Leaves the body, at its end."""
-        scf.yield_(self._before.ended(scope))
+        scf.yield_(_as_before(self._before.ended(scope), self._body.arguments))
         trace.current().leave(self._point)
 
     def after(self) -> tuple[object, ...]:
@@ -357,10 +365,11 @@ class Branch(_Construct):
         self._values.merge(self._numbers)
         pairs = self._values.pairs
         changed = [n for n, (one, other) in enumerate(pairs) if one != other]
+        like = [pairs[n][tile.is_free(pairs[n][0])] for n in changed]
         for block, side in ((self._op.then_block, 0), (self._op.else_block, 1)):
             with ir.InsertionPoint(block):
-                scf.yield_([pairs[n][side] for n in changed])
-        branch = _rebuild(self._op, [self._condition.value], [pairs[n][0].type for n in changed])
+                scf.yield_(_as_before([pairs[n][side] for n in changed], like))
+        branch = _rebuild(self._op, [self._condition.value], [each.type for each in like])
         results = [one for one, _ in pairs]
         for number, result in zip(changed, branch.results, strict=True):
             results[number] = result

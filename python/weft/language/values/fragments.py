@@ -156,8 +156,7 @@ class Fragment(operators.Operators, Carried):
         if len(self.shape) != 2:
             lane, layout = shared_exchange.transposed(self.lane, self.shape[0], self.layout)
             return Fragment.of_lane(lane, self.shape, layout)
-        rows, columns = self.layout.group(self.shape)
-        return Fragment.of_lane(self.lane, self.shape[::-1], Layout((*columns, *rows), self.layout.replica))
+        return Fragment.of_lane(self.lane, self.shape[::-1], registers.transposed(self.layout, self.shape))
 
     def _transposed_load(self) -> "Fragment | None":
         """The tile as the transposed one is loaded, if it is from an array and its layout isn't decided."""
@@ -236,10 +235,10 @@ class Fragment(operators.Operators, Carried):
             if len(self.shape) < len(other.shape):
                 hint = ": a vector of rows and one of columns make a tile; w.zeros((1, n)) is one of columns"
             return f"was {self} and becomes {other}{hint}"
-        if self.is_free:
-            if not other.is_free:
-                other.value = tile.convert_layout(other.value, self.value.type)
-        elif not registers.same(self.layout, _beside(self, other).layout, self.shape):
+        if (self.is_free or other.is_free) and self.has_columns != other.has_columns:
+            return f"was {_along(self)} and becomes {_along(other)}: take .T of one"
+        decided = not self.is_free and not other.is_free
+        if decided and not registers.same(self.layout, other.layout, self.shape):
             return f"was in layout {self.layout} and becomes {other.layout}: w.convert it back"
         return None
 
@@ -300,9 +299,10 @@ def common(fragments: Sequence[Fragment]) -> Fragment:
     """A fragment with the shape and layout that all of these have together: of one with most dimensions, or
     where they are vectors of rows and of columns, of a tile.
     """
-    largest = max(fragments, key=lambda each: len(each.shape))
-    for each in fragments:
-        if len(largest.shape) == 1:
+    decided_first = sorted(fragments, key=lambda each: each.is_free)
+    largest = max(decided_first, key=lambda each: len(each.shape))
+    for each in decided_first:
+        if len(largest.shape) == 1 or (largest.is_free and not each.is_free):
             largest, _ = together(largest, each)
     return largest
 
@@ -311,9 +311,9 @@ def _fitted(one: Fragment, other: Fragment) -> tuple[Fragment, Fragment]:
     if one.shape == other.shape:
         if one.is_free and other.is_free and (one.axis == other.axis or len(one.shape) > 1):
             return one, other
-        if one.is_free != other.is_free:
-            _beside(one, other)
-            _beside(other, one)
+        if one.is_free != other.is_free and one.has_columns == other.has_columns:
+            free, placed = (one, other) if one.is_free else (other, one)
+            free.place(placed.layout)
         if not one.is_free and registers.same(one.layout, other.layout, one.shape):
             return one, other
     if len(one.shape) == 2 and len(other.shape) == 1:
@@ -336,13 +336,6 @@ def _fitted(one: Fragment, other: Fragment) -> tuple[Fragment, Fragment]:
         ("one was made here", one.where),
         ("the other was made here", other.where),
     )
-
-
-def _beside(placed_: Fragment, free: Fragment) -> Fragment:
-    """A fragment beside one of its shape: in its layout, if it has none."""
-    if free.is_free and not placed_.is_free:
-        free.place(placed_.layout)
-    return free
 
 
 def _in_layout(value: ir.Value, kind: ir.Type) -> ir.Value:
@@ -395,8 +388,8 @@ def _along(fragment: Fragment) -> str:
     """A fragment in words: a vector as one of rows or of columns, if its layout shows that."""
     if len(fragment.shape) == 1:
         rows = fragment.shape[0]
-        if fragment.has_columns:
-            return f"a vector of {rows} columns"
+        if fragment.has_columns or fragment.is_free:
+            return f"a vector of {rows} {'columns' if fragment.has_columns else 'rows'}"
         usual = None if rows % registers.WGMMA_ROWS else trace.current().sums(fragment.shape)
         if usual is not None and registers.same(fragment.layout, usual, fragment.shape):
             return f"a vector of {rows} rows"
@@ -474,6 +467,7 @@ def pin(x: Fragment) -> Fragment:
     """
     if not isinstance(x, Fragment) or len(x.shape) != 2 or x.dtype not in (f32, i32):
         raise mistake(f"w.pin expects a tile of {f32} or {i32}, got {x}")
+    _ = x.layout
     return Fragment(tile.pin(x.value))
 
 
