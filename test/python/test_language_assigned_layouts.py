@@ -202,10 +202,7 @@ def test_loops_and_branches_have_tiles_with_and_without_layouts(arch):
             one, two, three = before, w.zeros((64, 64)), w.zeros((64, 64))
             for _ in w.range(2):
                 one, two = one + (before + u), u
-            if w.cta() > 0:
-                three = u
-            else:
-                three = three + 5
+            three = u if w.cta() > 0 else three + 5
             number = w.i32(0)
             while number < 2:
                 three, number = three - u, number + 1
