@@ -85,6 +85,7 @@ class ByWarpgroups(FilledByTma):
             if number is not None:
                 self.flying[each.d], sums[number] = taken, (each.d.type, taken)
                 taken += sum_registers(each.d.type)
+        self.passed = {} if self.flying else self._passed_on()
         first, end, _ = loop.op.operands[:3]
         position = (*(around.inner_iter_args if around else (0, 0)), 0)
         *results, stage, phase, late = self.rebuild(position, self._begin, self._multiply, self._end)
@@ -95,12 +96,37 @@ class ByWarpgroups(FilledByTma):
                 emit.branch(emit.less(first, end), release, clear)
             for number, (kind, start) in sums.items():
                 results[number].replace_all_uses_with(tile.read_sums(kind, start))
+            self._await(results)
+            if around and self.passed:
+                with emit.when(emit.less(first, end)):
+                    tile.release(self.ring, late)
         if around:
             with ir.InsertionPoint(around.body):
                 scf.yield_([stage, phase])
 
+    def _passed_on(self) -> dict[ir.Value, int]:
+        """Products that may be in flight until the first product of the next iteration has ended: those whose
+        sums are only carried, and not used before. By their sums, with the numbers of the carried values.
+        """
+        body, products = [each.operation for each in self.loop.op.body.operations], self.loop.products
+        after, found = body[body.index(products[0].operation) + 1 :], dict[ir.Value, int]()
+        for number, (carried, sums) in enumerate(
+            zip(self.loop.op.inner_iter_args, body[-1].operands, strict=True)
+        ):
+            is_last = sums in [each.d for each in products[1:]] and len(list(sums.uses)) == 1
+            if is_last and all(use.owner.operation in after for use in carried.uses):
+                found[sums] = number
+        return found
+
+    def _await(self, carried: list[ir.Value]) -> None:
+        """Waits for products that may be in flight, whose sums are among these carried values."""
+        for sums in [carried[number] for number in self.passed.values()]:
+            (done,) = tile.wait_gemm(sums)
+            sums.replace_all_uses_except(done, done.owner.operation)
+
     def _begin(self, number: ir.Value, stage: ir.Value, phase: ir.Value, late: ir.Value) -> None:
         tile.await_(self.ring, stage, phase)
+        self.carried, self.late = list(late.owner.owner.opview.inner_iter_args), late
         self.continues = arith.cmpi(arith.CmpIPredicate.ne, number, self.loop.op.operands[0])
 
     def _multiply(self, product: GemmOp, stage: ir.Value) -> ir.Value:
@@ -116,13 +142,22 @@ class ByWarpgroups(FilledByTma):
         c = product.c[0] if start < 0 and self.loop.adds(product) else undefined(product.d.type)
         b, b_turned = right.stage(stage), right.transposed
         sums = tile.gemm_async(a, b, c, adds, transpose_a=turned, transpose_b=b_turned, first_sum=start)
-        return product.c[0] if start >= 0 else tile.wait_gemm(sums)[0]
+        if start >= 0:
+            return product.c[0]
+        if product.d in self.passed:
+            return sums
+        (done,) = tile.wait_gemm(sums)
+        if product.operation == self.loop.products[0].operation and self.passed:
+            self._await(self.carried)
+            with emit.when(self.continues):
+                tile.release(self.ring, self.late)
+        return done
 
     def _end(self, stage: ir.Value, phase: ir.Value, late: ir.Value) -> list[ir.Value]:
         if self.flying:
             tile.wait_gemm(pending=len(self.flying))
             with emit.when(self.continues):
                 tile.release(self.ring, late)
-        else:
+        elif not self.passed:
             tile.release(self.ring, stage)
         return [*tile.advance(self.ring, stage, phase), stage]
