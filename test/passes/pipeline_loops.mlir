@@ -64,6 +64,39 @@ gpu.module @m [#nvvm.target<chip = "sm_90a">] {
     gpu.return
   }
 
+  // The first product is awaited at once. The second one, whose sums are only carried, is awaited with the first one of the next
+  // iteration, after which the stage before is released. A is a tile in registers.
+  // CHECK-LABEL: gpu.func @last_product
+  // CHECK: scf.for {{.*}} iter_args(%[[ACC:[a-z0-9]*]] = %{{.*}}, %{{.*}} = %c0_i32, %{{.*}} = %c0_i32, %[[LATE:.*]] = %c0_i32)
+  // CHECK: %[[S:.*]] = "tile.gemm_async"(%{{.*}}, %{{.*}}, %{{.*}}, %false)
+  // CHECK-NEXT: %[[P:.*]] = "tile.wait_gemm"(%[[S]])
+  // CHECK-NEXT: %[[BEFORE:.*]] = "tile.wait_gemm"(%[[ACC]])
+  // CHECK-NEXT: scf.if
+  // CHECK-NEXT: "tile.release"(%{{.*}}, %[[LATE]])
+  // CHECK: %[[H:.*]] = arith.truncf %[[P]]
+  // CHECK: %[[TWICE:.*]] = arith.addf %[[BEFORE]], %[[BEFORE]]
+  // CHECK: %[[D:.*]] = "tile.gemm_async"(%[[H]], %{{.*}}, %[[TWICE]], %true)
+  // CHECK-NOT: "tile.wait_gemm"
+  // CHECK-NOT: "tile.release"
+  // CHECK: scf.yield %[[D]],
+  // CHECK: "tile.wait_gemm"
+  gpu.func @last_product(%a: memref<?x?xbf16>, %b: memref<?x?xbf16>, %d: memref<?x?xf32>, %n: i32) kernel {
+    %c0 = arith.constant 0 : i32
+    %c64 = arith.constant 64 : i32
+    %zero = arith.constant dense<0.0> : tensor<64x64xf32>
+    %x = "tile.load"(%a, %c0, %c0) : (memref<?x?xbf16>, i32, i32) -> tensor<64x64xbf16>
+    %s = scf.for %k = %c0 to %n step %c64 iter_args(%acc = %zero) -> (tensor<64x64xf32>) : i32 {
+      %y = "tile.load"(%b, %k, %c0) : (memref<?x?xbf16>, i32, i32) -> tensor<64x64xbf16>
+      %p = "tile.gemm"(%x, %y) : (tensor<64x64xbf16>, tensor<64x64xbf16>) -> tensor<64x64xf32>
+      %h = arith.truncf %p : tensor<64x64xf32> to tensor<64x64xbf16>
+      %twice = arith.addf %acc, %acc : tensor<64x64xf32>
+      %t = "tile.gemm"(%h, %y, %twice) {beta = 1.0 : f32} : (tensor<64x64xbf16>, tensor<64x64xbf16>, tensor<64x64xf32>) -> tensor<64x64xf32>
+      scf.yield %t : tensor<64x64xf32>
+    }
+    "tile.store"(%s, %d, %c0, %c0) : (tensor<64x64xf32>, memref<?x?xf32>, i32, i32) -> ()
+    gpu.return
+  }
+
   // A kernel for arrays of any alignment, one that uses a thread's number, and one whose loop carries a coordinate stay as they are.
   // CHECK-LABEL: gpu.func @unaligned
   // CHECK-SAME: array<i32: 128, 1, 1>
