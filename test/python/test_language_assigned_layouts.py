@@ -248,6 +248,15 @@ for k in w.range(3):  # here
     v = w.full((1, 64), 2.0)
 w.store_column(v, y[0, 0])
 
+# a multiple of 8 columns, and of 16 rows with 8 columns, got \(7, 7\): use \(16, 8\)
+w.zeros((7, 7))
+
+# of 4 rows with 64 columns, got \(2, 64\): use \(4, 64\)
+w.load(x[0, 0], (2, 64))
+
+# needs the layout of the sums of w\.gemm, with a multiple of 64 rows .* got \(8, 64\): use \(64, 64\)
+w.sum(w.load(x[0, 0], (8, 64)))
+
 # stages of w\.range must be a number from 2 on, without unroll, got 1
 with w.role():
     for k in w.range(0, 64, 16, stages=1):  # here

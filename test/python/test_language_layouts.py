@@ -221,7 +221,7 @@ with w.role():
     for row in w.range(0, x.rows, 64):  # here
         total += w.sum(w.load(x[row, 0], (64, 32)), axis=0)
 
-# multiple of 64 rows .* got \(30,\): use \(64,\), .*; a vector of columns is \(1, 30\)$
+# a vector of rows must have a multiple of 4 elements, got \(30,\): use \(32,\), .* columns is \(1, 30\)$
 with w.role():
     w.zeros(30)
 

@@ -400,7 +400,7 @@ def kernel(x: w.In["m n", w.f32]):
     with w.role():
         w.load(x[0, 0], (64, x.columns))
 
-# a tile must have a multiple of 64 rows, got \(1, 1000\): a part of one row is a vector, of 1024 in pl
+# a tile must have several rows and columns, got \(1, 1000\): a part of one row is a vector, of 1024 in pl
 def kernel(x: w.In["m n", w.f32]):
     with w.role():
         w.load(x[0, 0], (1, 1000))

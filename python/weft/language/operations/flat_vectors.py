@@ -65,7 +65,7 @@ def shape_complaint(shape: object) -> str:
         )
     if len(parts) == 2 and isinstance(parts[1], int):
         return (
-            f"a tile must have a multiple of 64 rows, got {shape}: a part of one row is a vector, of "
+            f"a tile must have several rows and columns, got {shape}: a part of one row is a vector, of "
             f"{_nearest(parts[1], _threads() * _RUNS[-1])} in place of the shape, or of w.load_row for a tile"
         )
     instead = "w.load_row and w.load_column load vectors for tiles"

@@ -1,6 +1,5 @@
 """Tiles in the registers of a warpgroup."""
 
-import math
 from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
@@ -9,7 +8,7 @@ from weft.dialects import tile
 from weft.dialects.tile import FragmentType
 from weft.errors import WeftError, shown
 from weft.ir import callers
-from weft.isa.chips import REGISTERS, THREAD_REGISTERS, WARPGROUP, WARPS
+from weft.isa.chips import LANES, REGISTERS, THREAD_REGISTERS, WARPGROUP, WARPS
 from weft.language.capture import trace
 from weft.language.capture.carried import Carried
 from weft.language.messages.mistakes import at, check_value, mistake
@@ -33,6 +32,7 @@ from weft.passes.builders import emit, registers
 
 COLUMN_STEP = 8
 """The columns of the sums of `w.gemm` are a multiple of this."""
+_OUTSIDE = "as loads and stores leave out what is outside of an array"
 
 
 class Fragment(operators.Operators, Carried):
@@ -444,17 +444,25 @@ def full(shape: Any, value: object, dtype: DType = f32, *, like: Fragment | None
 
 
 def free_type(shape: tuple[int, ...], dtype: DType) -> ir.Type | None:
-    """The type of a tile or vector whose layout is decided later; None for a shape that only `w.gemm` may
-    have, or none.
+    """The type of a tile or vector whose layout is decided later; None for what is no shape. Raises WeftError
+    for one that the threads of a warpgroup can't share.
     """
     extents = tuple(each for each in shape if each != 1) if len(shape) == 2 else shape
-    if not extents or not all(isinstance(each, int) and each > 0 for each in extents):
+    if not extents or len(extents) > 2 or not all(isinstance(each, int) and each > 0 for each in extents):
         return None
+    is_row = len(shape) == 2 and shape[0] == 1
+    columns = -(-extents[-1] // COLUMN_STEP) * COLUMN_STEP
+    steps = [WARPGROUP // min(columns & -columns, LANES), COLUMN_STEP]
+    rule = f"a tile must have a multiple of {steps[1]} columns, and of {steps[0]} rows with {columns} columns"
     if len(extents) == 2:
         trace.current().check_warpgroups("a tile")
-    step = WARPS if len(extents) == 1 and shape[0] != 1 else COLUMN_STEP
-    if extents[-1] % step or (len(extents) == 2 and math.prod(extents) % WARPGROUP):
-        return None
+    else:
+        steps = [1, COLUMN_STEP] if is_row else [WARPS]
+        rule = f"a vector of {'columns' if is_row else 'rows'} must have a multiple of {steps[-1]} elements"
+    nearest = tuple(-(-each // step) * step for each, step in zip(shape, steps, strict=False))
+    if nearest != shape[: len(nearest)]:
+        hint = f"; a vector of columns is (1, {shape[0]})" if len(shape) == 1 else ""
+        raise mistake(f"{rule}, got {shape}: use {nearest}, {_OUTSIDE}{hint}")
     return ir.RankedTensorType.get(list(extents), dtype.type)
 
 
@@ -523,11 +531,10 @@ def layout_for(shape: tuple[int, ...], like: Fragment | None) -> Layout:
     if shape[0] % registers.WGMMA_ROWS or (len(shape) == 2 and shape[1] % COLUMN_STEP):
         steps = (registers.WGMMA_ROWS, COLUMN_STEP)[: len(shape)]
         nearest = tuple(-(-each // step) * step for each, step in zip(shape, steps, strict=True))
-        columns = f"; a vector of columns is (1, {shape[0]})" if len(shape) == 1 else ""
         raise mistake(
-            f"a fragment must have a multiple of {registers.WGMMA_ROWS} rows and of {COLUMN_STEP} columns, "
-            f"got {shape}: use {nearest}, as loads and stores leave out what is outside of an array, or like="
-            f"{columns}"
+            f"needs the layout of the sums of w.gemm, with a multiple of {registers.WGMMA_ROWS} rows and of "
+            f"{COLUMN_STEP} columns, got {shape}: use {nearest}, {_OUTSIDE}, or only load and store others, "
+            "compute them by element and reduce them along axis 1"
         )
     current = trace.current()
     current.check_warpgroups("a tile" if len(shape) == 2 else "a vector of rows")
