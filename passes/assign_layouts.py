@@ -84,11 +84,6 @@ class _Class:
 def _assign(kernel: gpu.GPUFuncOp) -> None:
     _divide_constants(kernel)
     _divide_vectors(kernel)
-    for load in operations(kernel, LoadOp):
-        if load.attribute("transpose") and is_free(load.fragment):
-            with ir.InsertionPoint(load), load.location:
-                load.fragment.replace_all_uses_with(_transposed(load))
-            load.operation.erase()
     found = list[ir.OpView]()
 
     def visit(op: ir.Operation) -> ir.WalkResult:
@@ -203,19 +198,6 @@ def _check(op: ir.OpView) -> None:
             "expects tiles with layouts: --pipeline-loops decides on them where the product is in the "
             "kernel's only loop with products, without roles, and all else loads, stores or is by element",
         )
-
-
-def _transposed(op: LoadOp) -> ir.Value:
-    """A transposed tile of a matrix, loaded as it is there and transposed in the same registers."""
-    kind, bytes_ = op.fragment.type, op.attribute("vector_bytes")
-    there = ir.RankedTensorType.get(list(kind.shape)[::-1], kind.element_type)
-    loaded = tile.load(op.source, op.row, op.column, there, vector_bytes=bytes_)
-    one = _Class([loaded], bits=kind.element_type.width)
-    _place(loaded, _for_memory(one.shape, *_divided([one])))
-    _settle(loaded.owner.opview)
-    layout = registers.transposed(loaded.type.layout, loaded.type.shape)
-    turned = FragmentType.of(kind.shape, kind.element_type, layout)
-    return tile.convert_layout(tile.from_lane(tile.to_lane(loaded), turned), kind)
 
 
 def _describe(op: ir.OpView, class_of: Callable[[ir.Value], _Class]) -> None:
@@ -373,12 +355,26 @@ def _settle(op: ir.OpView) -> None:
     if isinstance(op, ConvertLayoutOp) and op.source.type == op.fragment.type:
         op.fragment.replace_all_uses_with(op.source)
         op.operation.erase()
+    elif isinstance(op, LoadOp) and op.attribute("transpose"):
+        with ir.InsertionPoint(op), op.location:
+            op.fragment.replace_all_uses_with(_transposed(op))
+        op.operation.erase()
     elif isinstance(op, _MEMORY) and "vector_bytes" in op.operation.attributes:
         kind = op.fragment.type
         bytes_ = registers.run(kind.layout, kind.shape) * kind.element_type.width // 8
         most = op.attribute("vector_bytes")
         width = min(bytes_, most) if bytes_ > kind.element_type.width // 8 else 0
         op.operation.attributes["vector_bytes"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), width)
+
+
+def _transposed(op: LoadOp) -> ir.Value:
+    """A transposed tile of a matrix, loaded as it is there, by the lanes that get its elements."""
+    kind = op.fragment.type
+    layout = registers.transposed(kind.layout, kind.shape)
+    there = FragmentType.of(tuple(kind.shape[::-1]), kind.element_type, layout)
+    loaded = tile.load(op.source, op.row, op.column, there, vector_bytes=op.attribute("vector_bytes"))
+    _settle(loaded.owner.opview)
+    return tile.from_lane(tile.to_lane(loaded), kind)
 
 
 ASSIGN_LAYOUTS = Pass("assign-layouts", "give tiles without a layout one", run)

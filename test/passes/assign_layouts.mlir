@@ -50,10 +50,10 @@ gpu.module @m [#nvvm.target<chip = "sm_90a">] {
     gpu.return
   }
 
-  // It is loaded as it is in the matrix.
+  // It is loaded as it is in the matrix, by the lanes that get its elements.
   // CHECK-LABEL: gpu.func @transposed
-  // CHECK: "tile.load"{{.*}} -> tensor<16x64xf32, #tile.layout<"S[(2,4,2,16,4):(4,1@warpid,16@laneid,1@laneid,1)]">>
-  // CHECK: "tile.store"{{.*}}tensor<64x16xf32, #tile.layout<"S[(16,4,2,4,2):(1@laneid,1,4,1@warpid,16@laneid)]">>
+  // CHECK: "tile.load"{{.*}} -> tensor<16x64xf32, #tile.layout<"S[(4,4,2,4,8):(1@laneid,1,4,1@warpid,4@laneid)]">>
+  // CHECK: "tile.store"{{.*}}tensor<64x16xf32, #tile.layout<"S[(2,4,8,4,4):(4,1@warpid,4@laneid,1@laneid,1)]">>
   gpu.func @transposed(%x: memref<?x?xf32>, %i: i32) {
     %0 = "tile.load"(%x, %i, %i) {transpose = true, vector_bytes = 16} : (memref<?x?xf32>, i32, i32) -> tensor<64x16xf32>
     "tile.store"(%0, %x, %i, %i) {vector_bytes = 16} : (tensor<64x16xf32>, memref<?x?xf32>, i32, i32) -> ()

@@ -180,7 +180,7 @@ def test_rows_and_columns_of_equal_length_and_transposed_tiles():
     def both(x: w.In["m n", w.f32], v: w.In["k", w.f32], y: w.Out["m n", w.f32], s: w.Out["j", w.f32]):
         t = w.load(x[1, 2], (64, 64)).T
         r, c = w.load_column(v[0], like=t), w.load_row(v[0], like=t)
-        w.store(t + w.where(r < c, r, c * 2), y[0, 0])
+        w.store(t + w.where(r < c, r, c * 2) + w.max(t, axis=1), y[0, 0])
         w.store_column(w.load_column(v[0], like=w.zeros((12, 32))), s[0])
 
     x, v, s = random(63, 70), random(64), np.zeros(12, np.float32)
@@ -188,7 +188,8 @@ def test_rows_and_columns_of_equal_length_and_transposed_tiles():
     assert not both.emulate(x[:, :64], v, y[:63], s, arch="sm_80").findings
     turned = np.pad(x[1:, 2:64], ((0, 2), (0, 2))).T[:63]
     r, c = v[:63, None], v[None]
-    assert np.array_equal(y[:63], turned + np.where(r < c, r, c * 2)) and np.array_equal(s, v[:12])
+    want = turned + np.where(r < c, r, c * 2) + turned.max(1, keepdims=True)
+    assert np.allclose(y[:63], want, atol=1e-5) and np.array_equal(s, v[:12])
 
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
@@ -206,12 +207,15 @@ def test_loops_and_branches_have_tiles_with_and_without_layouts(arch):
             number = w.i32(0)
             while number < 2:
                 three, number = three - u, number + 1
-            for at, each in enumerate((one, two + u, three, w.where(t > 0, t, w.max(u, axis=1)), w.pin(t))):
+            turned = w.convert(w.load(x[0, 0], (64, 64)).T)
+            for at, each in enumerate(
+                (turned, one, two + u, three, w.where(t > 0, t, w.max(u, axis=1)), w.pin(t))
+            ):
                 w.store(each, y[at, 0, 0])
 
-    x, y = random(64, 64), np.zeros((5, 64, 64), np.float32)
+    x, y = random(64, 64), np.zeros((6, 64, 64), np.float32)
     assert not carried.emulate(x, y, arch=arch).findings
-    want = [2 * x, 2 * x, 5 - x - x, np.where(x > 0, x, x.max(1, keepdims=True)), x]
+    want = [x.T, 2 * x, 2 * x, 5 - x - x, np.where(x > 0, x, x.max(1, keepdims=True)), x]
     assert np.array_equal(y, want)
 
 
