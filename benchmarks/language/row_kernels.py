@@ -10,14 +10,6 @@ AHEAD = 16
 BF16 = w.Array[w.bf16]
 
 
-@w.kernel(grid=lambda x: x.rows, threads=lambda T: T)
-def softmax(x: w.In[BF16, "m n"], y: w.Out[BF16, "m n"], *, N, T):
-    row = w.cta()
-    t = w.load(x[row, 0], N, outside=-w.inf).to(w.f32)
-    e = w.exp(t - w.max(t))
-    w.store((e * w.rcp(w.sum(e))).to(w.bf16), y[row, 0])
-
-
 @w.kernel(grid=lambda x, R: w.ceil_div(x.rows, R))
 def softmax_of_tiles(x: w.In[BF16, "m n"], y: w.Out[BF16, "m n"], *, N, R):
     first = w.cta() * R
@@ -51,6 +43,25 @@ def exchanged(buffer, C, turn, *numbers):
             peer[first + n * C + w.cluster_rank()] = each
     w.cluster_barrier()
     return [[buffer[first + n * C + c] for c in range(C)] for n in range(len(numbers))]
+
+
+@of_rows(lambda x, C: x.rows * C)
+def softmax(x: w.In[BF16, "m n"], y: w.Out[BF16, "m n"], *, N, T, C=1):
+    buffer = meeting(C)
+    row, first = w.cta() // C, w.cta() % C * N
+    t = w.load(x[row, first], N, outside=-w.inf).to(w.f32)
+    peak = w.maximum(w.max(t), -1e38)  # of a CTA that may have no elements
+    e = w.exp(t - peak)
+    total, factor = w.sum(e), 1.0
+    if C > 1:
+        w.cluster_wait()
+        peaks, totals = exchanged(buffer, C, 0, peak, total)
+        highest = peaks[0]
+        for each in peaks[1:]:
+            highest = w.maximum(highest, each)
+        total = sum(each * w.exp(at - highest) for at, each in zip(peaks, totals, strict=True))
+        factor = w.exp(peak - highest)
+    w.store((e * (w.rcp(total) * factor)).to(w.bf16), y[row, first])
 
 
 @of_rows(lambda x, C: x.rows * C)
@@ -342,8 +353,9 @@ def rotary(
     H,
 ):
     token, head = w.cta(0), w.cta(1) * H
-    a, b = (w.load(q[token, head, at], (H, D // 2)).to(w.f32) for at in (0, D // 2))
-    c, s = (w.load_row(each[token, 0], like=a).to(w.f32) for each in (cos, sin))
+    a, b = (w.load(q[token, head, at], (H, D // 2)) for at in (0, D // 2))
+    c, s = (w.load_row(each[token, 0], like=a) for each in (cos, sin))
+    a, b, c, s = (each.to(w.f32) for each in (a, b, c, s))  # when all loads are under way
     w.store((a * c - b * s).to(w.bf16), y[token, head, 0])
     w.store((b * c + a * s).to(w.bf16), y[token, head, D // 2])
 

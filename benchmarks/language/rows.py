@@ -172,7 +172,7 @@ def of_rows(m: int, n: int, has: Callable[[str], bool]) -> Iterator[Case]:
     clusters = (1,) if n <= 4096 else (1, 2, 4) if n <= 16384 else (1, 2, 4, 8)
     if has("softmax"):
         calls = {
-            **prepared(ours.softmax, n, x, y),
+            **prepared(ours.softmax, n, x, y, clusters=clusters),
             **in_tiles(ours.softmax_of_tiles, n, x, y),
             **tuned(theirs.t_softmax, lambda _: m, x, y, n, blocks=blocks),
             "torch": lambda: torch.softmax(x, 1),
