@@ -137,6 +137,30 @@ def product(a: w.In["m k", w.bf16], b: w.In["n k", w.bf16], d: w.Out["m n", w.f3
             ring.fill(a=a[0, k], b=b[0, k])
 
 
+def test_variables_whose_layouts_a_pass_decides():
+    @w.kernel()
+    def tiles(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
+        with w.role():
+            t = w.load(x[0, 0], (64, 64))
+            u, z, p = t.T, w.zeros((64, 64)), w.convert(t)
+            for _ in w.range(2):
+                z = z + p
+            w.store(z + u, y[0, 0])
+
+    @w.kernel()
+    def divided(x: w.In["m k", w.f16], y: w.Out["m n", w.f32]):
+        sums = w.zeros((64, 64))
+        for k in w.range(0, x.columns, 32):
+            a = w.load(x[0, k], (64, 32))
+            sums = w.gemm(a, w.load(x[0, k], (64, 32)).T, sums)
+        w.store(sums, y[0, 0])
+
+    with tracing_state.keeping_variables():
+        ptx = tiles.compile(arch="sm_80").ptx
+        assert "weft.variable" not in divided.compile(arch="sm_90a").ptx
+    assert all(f"weft.variable tiles.{name}|fragment|f32|64x64|" in ptx for name in "tuzp")
+
+
 def test_wgmma_with_its_ring_and_barriers():
     rng = np.random.default_rng(1)
     a, b = (rng.standard_normal((64, 192)).astype(ml_dtypes.bfloat16) for _ in range(2))

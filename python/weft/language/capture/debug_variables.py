@@ -13,7 +13,7 @@ from types import FrameType
 from typing import Any
 
 from weft.dialects import tile
-from weft.dialects.tile import is_fragment
+from weft.dialects.tile import is_fragment, is_free
 from weft.ir import callers
 from weft.language.capture import trace
 from weft.language.capture.python_objects import LIBRARIES
@@ -25,7 +25,7 @@ from weft.language.values.fragments import Fragment
 from weft.language.values.rings import Ring
 from weft.language.values.scalars import Loaded, Scalar, dtype_of
 from weft.language.values.stages import Slot
-from weft.mlir import arith, ir, llvm, vector
+from weft.mlir import arith, ir, llvm, operations, vector
 from weft.passes import assign_layouts
 from weft.passes.builders import emit
 
@@ -127,21 +127,32 @@ def name_value(name: str, value: object) -> None:
             _mark(name, "scalar", value.dtype.shown, operands=operands, letters=letters)
     elif isinstance(value, Fragment) and _usable(value.value):
         if value.is_free:
-            here = arith.constant(ir.IntegerType.get_signless(1), 0).owner
-            trace.current().unplaced.append((here, name, value.value))
+            # An operation keeps the value where others replace it.
+            kinds = [ir.IntegerType.get_signless(1)]
+            use = ir.Operation.create(emit.SIGN_CAST, results=kinds, operands=[value.value])
+            trace.current().unplaced.append((use, name))
         else:
             _mark_fragment(name, value.value, value.dtype)
 
 
 def name_unplaced() -> None:
-    """Names the fragments whose layout wasn't decided when they got their names."""
+    """Names the fragments whose layout wasn't decided when they got their names. A kernel that
+    `--pipeline-loops` divides gets no names: comments in its loop would prevent that.
+    """
     current = trace.current()
-    if current.unplaced:
-        assign_layouts.run(current.function.operation)
-    for here, name, value in current.unplaced:
+    function = current.function.operation
+    is_divided = any(is_free(op.d) for op in operations(function, tile.GemmOp))
+    if current.unplaced and not is_divided:
+        assign_layouts.run(function)
+    for use, name in current.unplaced:
+        value = use.operands[0]
         if is_fragment(value):
-            with ir.InsertionPoint(here), here.location:
+            with ir.InsertionPoint(use), use.location:
                 _mark_fragment(name, value, dtype_of(value.type))
+        use.erase()
+    for comment in operations(function, llvm.InlineAsmOp) if is_divided else ():
+        if f"// {MARK}" in comment.asm_string.value:
+            comment.operation.erase()
 
 
 def _mark_fragment(name: str, value: ir.Value, dtype: DType) -> None:
