@@ -261,6 +261,15 @@ w.load(x[0, 0], (2, 64))
 # needs the layout of the sums of w\.gemm, with a multiple of 64 rows .* got \(8, 64\): use \(64, 64\)
 w.sum(w.load(x[0, 0], (8, 64)))
 
+# a vector of columns beside a tile of \[8, 64\] must have 64 elements, got 8
+w.load(x[0, 0], (8, 64)) + w.full((1, 8), 1.0)
+
+# becomes a fragment of 8 x 64 w\.f32, in a loop of the GPU: begin with w\.full\(\(8, 64\), 0\.0\)$
+t = 0.0
+for k in w.range(3):  # here
+    t = t + w.load(x[0, 0], (8, 64))
+w.store(t, y[0, 0])
+
 # stages of w\.range must be a number from 2 on, without unroll, got 1
 with w.role():
     for k in w.range(0, 64, 16, stages=1):  # here

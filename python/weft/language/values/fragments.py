@@ -223,11 +223,13 @@ class Fragment(operators.Operators, Carried):
 
     def _is_usual(self, shape: tuple[int, ...]) -> bool:
         """Whether `w.zeros` of this shape has its layout."""
+        if self.is_free:
+            return len(self.shape) == 2 or len(shape) == 1 + self.axis
         try:
             _, layout = _placed(shape, None)
         except WeftError:
             return False
-        return self.is_free or registers.same(self.layout, layout, self.shape)
+        return registers.same(self.layout, layout, self.shape)
 
     def complaint(self, other: "Fragment") -> str | None:
         if (other.shape, other.dtype) != (self.shape, self.dtype):
@@ -353,13 +355,17 @@ def _in_layout(value: ir.Value, kind: ir.Type) -> ir.Value:
 
 def _along_tile(vector_: Fragment, tile_: Fragment) -> Fragment:
     """A vector of rows or of columns as a tile like another one."""
+    axis, extent = vector_.axis, vector_.shape[0]
+    if vector_.is_free and extent != tile_.shape[axis]:
+        raise mistake(
+            f"a vector of {'columns' if axis else 'rows'} beside a tile of {list(tile_.shape)} must have "
+            f"{tile_.shape[axis]} elements, got {extent}"
+        )
     if vector_.is_free and not tile_.is_free:
-        axis = vector_.axis
-        if vector_.shape[0] == tile_.shape[axis]:
-            vector_.place(registers.without_axis(tile_.layout, tile_.shape, 1 - axis))
-    if vector_.is_free and tile_.shape[vector_.axis] == vector_.shape[0]:
+        vector_.place(registers.without_axis(tile_.layout, tile_.shape, 1 - axis))
+    if vector_.is_free:
         kind = emit.with_elements(tile_.value.type, vector_.value.type.element_type)
-        return _repeated(vector_, kind, vector_.axis)
+        return _repeated(vector_, kind, axis)
     return spread(vector_, tile_.shape, tile_.layout)
 
 
