@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from weft import mlir
 from weft.dialects import tile
 from weft.dialects.op import refuse
 from weft.dialects.tile import (
@@ -33,7 +34,7 @@ from weft.isa.chips import LANES, THREAD_REGISTERS, WARPS
 from weft.isa.mma.fragments import REGISTER_BITS
 from weft.layout import Iter, Layout
 from weft.mlir import arith, gpu, ir, operations, scf, tensor
-from weft.passes.builders import registers
+from weft.passes.builders import emit, registers
 from weft.passes.lower_fragments import BY_ELEMENT
 from weft.passes.registry import remarks
 from weft.passes.registry.pass_ import Pass
@@ -41,7 +42,6 @@ from weft.passes.registry.pass_ import Pass
 Shape = tuple[int, ...]
 _Key = TypeVar("_Key")
 _MEMORY = (LoadOp, LoadRowOp, StoreOp, StoreRowOp)
-_ENDS = (*_MEMORY, ConvertLayoutOp, CoordinateOp)
 _PURE = (*BY_ELEMENT, LoadRowOp.OPERATION_NAME, CoordinateOp.OPERATION_NAME)
 """The beginnings of the names of operations that may be built again in the same place."""
 _COLUMNS = 8
@@ -51,7 +51,7 @@ _COLUMNS = 8
 def run(module: ir.Operation) -> None:
     """Gives the tiles of each kernel layouts."""
     for kernel in operations(module, gpu.GPUFuncOp):
-        if any(_free(op) for op in operations(kernel, *_ENDS)):
+        if any(_free(op) for op in operations(kernel, *_MEMORY, ConvertLayoutOp, CoordinateOp)):
             _assign(kernel)
 
 
@@ -84,14 +84,7 @@ class _Class:
 def _assign(kernel: gpu.GPUFuncOp) -> None:
     _divide_constants(kernel)
     _divide_vectors(kernel)
-    found = list[ir.OpView]()
-
-    def visit(op: ir.Operation) -> ir.WalkResult:
-        if _free(op.opview):
-            found.append(op.opview)
-        return ir.WalkResult.ADVANCE
-
-    kernel.operation.walk(visit)
+    found = [op.opview for op in mlir.within(kernel) if _free(op.opview)]
     sets = {each: [each] for op in found for each in (*_free(op), *_arguments(op))}
     for op in found:
         _check(op)
@@ -106,8 +99,10 @@ def _assign(kernel: gpu.GPUFuncOp) -> None:
     for group in {id(each): each for each in groups.values()}.values():
         _choose(group)
     for one in classes.values():
+        assert one.layout is not None, "each group has layouts"
         for value in one.values:
-            _place(value, one.layout)
+            kind = FragmentType.of(one.shape, value.type.element_type, one.layout)
+            emit.retype(value, kind)
     for op in found:
         if isinstance(op, _MEMORY):
             _explain(op, classes[id(sets[op.fragment])])
@@ -305,16 +300,13 @@ def _power(number: int, most: int) -> int:
 def _for_memory(shape: Shape, run_: int, lanes: int) -> Layout:
     """The layout of a tile of a warpgroup in which lanes access neighboring runs of elements of a row."""
     (rows, columns), apart = shape, WARPS * LANES // lanes
-    beside = columns // (run_ * lanes)
-    shard = (
-        *(
-            Iter(rows // apart, beside * run_),
-            Iter(WARPS, 1, "warpid"),
-            Iter(LANES // lanes, lanes, "laneid"),
-        ),
-        *(Iter(beside, run_), Iter(lanes, 1, "laneid"), Iter(run_, 1)),
+    steps = columns // (run_ * lanes)
+    of_rows = (
+        Iter(rows // apart, steps * run_),
+        Iter(WARPS, 1, "warpid"),
+        Iter(LANES // lanes, lanes, "laneid"),
     )
-    return Layout(tuple(each for each in shard if each.extent > 1))
+    return _layout((*of_rows, Iter(steps, run_), Iter(lanes, 1, "laneid"), Iter(run_, 1)))
 
 
 def _alone(count: int) -> Layout:
@@ -323,25 +315,14 @@ def _alone(count: int) -> Layout:
     """
     lanes = _power(count, LANES)
     warps = _power(count // lanes, WARPS)
-
-    def divided(*parts: Iter) -> tuple[Iter, ...]:
-        return tuple(each for each in parts if each.extent > 1)
-
-    shard = divided(Iter(count // (warps * lanes), 1), Iter(warps, 1, "warpid"), Iter(lanes, 1, "laneid"))
-    return Layout(
-        shard, divided(Iter(WARPS // warps, warps, "warpid"), Iter(LANES // lanes, lanes, "laneid"))
-    )
+    shard = Iter(count // (warps * lanes), 1), Iter(warps, 1, "warpid"), Iter(lanes, 1, "laneid")
+    return _layout(shard, (Iter(WARPS // warps, warps, "warpid"), Iter(LANES // lanes, lanes, "laneid")))
 
 
-def _place(value: ir.Value, layout: Layout | None) -> None:
-    """Gives a value its layout."""
-    assert layout is not None, "each group has layouts"
-    kind = FragmentType.of(tuple(value.type.shape), value.type.element_type, layout)
-    value.set_type(kind)
-    owner = value.owner
-    if not isinstance(owner, ir.Block) and isinstance(owner.opview, arith.ConstantOp):
-        number = owner.opview.value.get_splat_value()
-        owner.attributes["value"] = ir.DenseElementsAttr.get_splat(kind, number)
+def _layout(shard: tuple[Iter, ...], replica: tuple[Iter, ...] = ()) -> Layout:
+    """The layout of these parts, without those of one element."""
+    whole, copies = (tuple(each for each in parts if each.extent > 1) for parts in (shard, replica))
+    return Layout(whole, copies)
 
 
 def _explain(op: ir.OpView, one: _Class) -> None:
@@ -360,10 +341,7 @@ def _settle(op: ir.OpView) -> None:
             op.fragment.replace_all_uses_with(_transposed(op))
         op.operation.erase()
     elif isinstance(op, _MEMORY) and "vector_bytes" in op.operation.attributes:
-        kind = op.fragment.type
-        bytes_ = registers.run(kind.layout, kind.shape) * kind.element_type.width // 8
-        most = op.attribute("vector_bytes")
-        width = min(bytes_, most) if bytes_ > kind.element_type.width // 8 else 0
+        width = min(registers.access_bytes(op.fragment.type), op.attribute("vector_bytes"))
         op.operation.attributes["vector_bytes"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), width)
 
 

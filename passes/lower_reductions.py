@@ -2,12 +2,14 @@
 exchanges with other lanes.
 """
 
+from functools import partial
+
 from weft import mlir
 from weft.dialects import tile
 from weft.dialects.op import refuse
 from weft.dialects.tile import ReduceOp, is_fragment
 from weft.dialects.tile_types import FragmentType
-from weft.mlir import ir, nvvm, operations
+from weft.mlir import ir, operations
 from weft.passes.builders import emit, registers
 from weft.passes.registry.pass_ import Pass
 
@@ -32,25 +34,12 @@ def _reduced(op: ReduceOp) -> ir.Value:
     lane = emit.elements(tile.to_lane(op.source))
     for point, element in zip(registers.registers_of(kind.layout, kind.shape), lane, strict=True):
         groups.setdefault(point[1 - axis], []).append(element)
-    done = {key: _over_lanes(op, _over_values(op, values), distances) for key, values in groups.items()}
+    combine, done = partial(_combined, op), dict[int, ir.Value]()
+    for key, values in groups.items():
+        done[key] = emit.across_lanes(emit.folded(values, combine), distances, combine)
     wanted = FragmentType.of(op.vector.type.shape, kind.element_type, layout)
     order = [point[0] for point in registers.registers_of(layout, wanted.shape)]
     return tile.from_lane(emit.vector_of([done[key] for key in order]), op.vector.type)
-
-
-def _over_values(op: ReduceOp, values: list[ir.Value]) -> ir.Value:
-    """The reduction of values, neighbors first, so that few operations wait for each other."""
-    while len(values) > 1:
-        pairs = [values[n : n + 2] for n in range(0, len(values), 2)]
-        values = [_combined(op, *pair) if len(pair) == 2 else pair[0] for pair in pairs]
-    return values[0]
-
-
-def _over_lanes(op: ReduceOp, value: ir.Value, distances: tuple[int, ...]) -> ir.Value:
-    """The reduction over the lanes at these distances, in all of them."""
-    for distance in distances:
-        value = _combined(op, value, emit.of_lane(value, distance, nvvm.ShflKind.bfly))
-    return value
 
 
 def _combined(op: ReduceOp, one: ir.Value, other: ir.Value) -> ir.Value:

@@ -3,7 +3,7 @@ vectors, their bits as other types, branches and loops.
 """
 
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -216,6 +216,24 @@ def of_lane(own: ir.Value, lane: Number, kind: nvvm.ShflKind = nvvm.ShflKind.idx
     return by_words(own, moved)
 
 
+Combine = Callable[[ir.Value, ir.Value], ir.Value]
+
+
+def folded(values: list[ir.Value], combine: Combine) -> ir.Value:
+    """The reduction of values, neighbors first, so that few operations wait for each other."""
+    while len(values) > 1:
+        pairs = [values[n : n + 2] for n in range(0, len(values), 2)]
+        values = [combine(*pair) if len(pair) == 2 else pair[0] for pair in pairs]
+    return values[0]
+
+
+def across_lanes(value: ir.Value, distances: Sequence[int], combine: Combine) -> ir.Value:
+    """The reduction over the lanes at these distances, in all of them."""
+    for distance in distances:
+        value = combine(value, of_lane(value, distance, nvvm.ShflKind.bfly))
+    return value
+
+
 def by_words(own: ir.Value, moved: Callable[[ir.Value], ir.Value]) -> ir.Value:
     """The result of a function of words for a value, which is extended to a word or consists of two."""
     width = own.type.width
@@ -297,6 +315,14 @@ def constant(kind: ir.Type, number: float) -> ir.Value:
         one = ir.FloatAttr.get(element, number)
     made = arith.constant(kind, one if element == kind else ir.DenseElementsAttr.get_splat(kind, one))
     return bits(made, given)
+
+
+def retype(value: ir.Value, kind: ir.Type) -> None:
+    """Changes the type of a value. A constant keeps its number, which all elements have."""
+    value.set_type(kind)
+    owner = value.owner
+    if not isinstance(owner, ir.Block) and isinstance(op := owner.opview, arith.ConstantOp):
+        owner.attributes["value"] = ir.DenseElementsAttr.get_splat(kind, op.value.get_splat_value())
 
 
 def element_of(kind: ir.Type) -> ir.Type:

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from functools import lru_cache
+from typing import Any
 
 from weft.isa.chips import WARPS
 from weft.layout import MEMORY, Iter, Layout
@@ -117,6 +118,12 @@ def run(layout: Layout, shape: Shape) -> int:
             break
         count *= it.extent
     return count
+
+
+def access_bytes(kind: Any) -> int:
+    """The bytes of a row that a lane of a fragment accesses at once; 0 for single elements."""
+    count = run(kind.layout, kind.shape)
+    return min(count * int(kind.element_type.width) // 8, MOST_BYTES) if count > 1 else 0
 
 
 @lru_cache(maxsize=1024)

@@ -16,7 +16,6 @@ from weft.dialects.tile import (
     LoadRowOp,
     StoreOp,
     StoreRowOp,
-    is_fragment,
 )
 from weft.isa.chips import WARPGROUP
 from weft.isa.family import Registers
@@ -77,11 +76,8 @@ class Pipeline:
         """Leaves the part of an agent of each tile in these operations."""
         for op in (inner for each in ops for inner in mlir.within(each)):
             for value in (each for each in tiles_of(op) if each not in self.loop.loads):
-                value.set_type(self._part(value))
+                emit.retype(value, self._part(value))
             view = op.opview
-            if isinstance(view, arith.ConstantOp) and is_fragment(view.result):
-                splat = view.value.get_splat_value()
-                op.attributes["value"] = ir.DenseElementsAttr.get_splat(view.result.type, splat)
             if isinstance(view, _PLACED) and view.fragment not in self.loop.loads:
                 with ir.InsertionPoint(op), op.location:
                     self._move(view)
@@ -114,8 +110,7 @@ class Pipeline:
         for number, offset in enumerate(start, len(op.operands) - len(start)):
             op.operation.operands[number] = emit.add(op.operands[number], offset)
         if not isinstance(op, StoreRowOp):
-            run = registers.run(kind.layout, kind.shape)
-            width = min(run * kind.element_type.width // 8, ROW_BYTES) if run > 1 else 0
+            width = registers.access_bytes(kind)
             op.attributes["vector_bytes"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), width)
 
     def _store_through(self, op: StoreOp, buffer: ir.Value) -> None:

@@ -174,10 +174,7 @@ def _vector_bytes(place: Place, kind: ir.Type) -> int:
     """The bytes that a lane can access at once, at most where it has no layout yet; 0 for single elements."""
     if not place.matrix.aligned or place.matrix.rank <= 1:
         return 0
-    if not isinstance(kind, FragmentType):
-        return registers.MOST_BYTES
-    run = registers.run(kind.layout, kind.shape)
-    return min(run * place.dtype.bytes, registers.MOST_BYTES) if run > 1 else 0
+    return registers.access_bytes(kind) if isinstance(kind, FragmentType) else registers.MOST_BYTES
 
 
 def store(

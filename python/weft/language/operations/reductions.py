@@ -2,7 +2,7 @@
 and of warps through shared memory.
 """
 
-from collections.abc import Callable
+from functools import partial
 
 from weft.dialects import tile
 from weft.dialects.op import build
@@ -22,23 +22,18 @@ from weft.language.values.foreign import Foreign
 from weft.language.values.fragments import Fragment, from_first
 from weft.language.values.scalars import Loaded, Scalar, condition
 from weft.layout import Iter, Layout
-from weft.mlir import arith, ir, nvvm
+from weft.mlir import arith, ir
 from weft.passes.builders import emit, registers, thread_ids, votes
 
 
 def reduced(name: str, values: list[ir.Value]) -> ir.Value:
-    """The reduction of values, neighbors first, so that few operations wait for each other."""
-    while len(values) > 1:
-        pairs = [values[n : n + 2] for n in range(0, len(values), 2)]
-        values = [operators.apply(name, *pair) if len(pair) == 2 else pair[0] for pair in pairs]
-    return values[0]
+    """The reduction of values."""
+    return emit.folded(values, partial(operators.apply, name))
 
 
 def across_lanes(value: ir.Value, name: str, distances: tuple[int, ...]) -> ir.Value:
     """The reduction over the lanes at these distances, in all of them."""
-    for distance in distances:
-        value = operators.apply(name, value, emit.of_lane(value, distance, nvvm.ShflKind.bfly))
-    return value
+    return emit.across_lanes(value, distances, partial(operators.apply, name))
 
 
 _MANY = 16  # warps, whose values would need many registers and loads of each thread
@@ -77,9 +72,7 @@ def _of_lane(x: Fragment, name: str) -> ir.Value:
     return arith.select(thread_ids.first_of_copies(x.layout), value, emit.constant(value.type, 0))
 
 
-def columns_across_warps(
-    x: Fragment, values: dict[int, ir.Value], fold: Callable[[list[ir.Value]], ir.Value]
-) -> Fragment:
+def _columns_across_warps(x: Fragment, values: dict[int, ir.Value], name: str) -> Fragment:
     """A vector of the columns of a tile, from what each warp has for each of a lane's columns."""
     current, columns = trace.current(), x.shape[1]
     role = current.check_whole_in_role("a reduction along axis 0")
@@ -108,7 +101,7 @@ def columns_across_warps(
         read = Fragment(tile.load(mine, emit.value(warp), zero, kind, vector_bytes=width))
         for point, element in zip(registers.registers_of(together, read.shape), read.elements(), strict=True):
             of_column.setdefault(point[1], []).append(element)
-    folded = {column: fold(elements) for column, elements in of_column.items()}
+    folded = {column: reduced(name, elements) for column, elements in of_column.items()}
     order = [point[0] for point in registers.registers_of(of_columns, (columns,))]
     return Fragment.of_lane(emit.vector_of([folded[column] for column in order]), (columns,), of_columns)
 
@@ -146,7 +139,7 @@ def _reduce(x: object, name: str, axis: int | None, within: str | None) -> Fragm
     folded = {key: reduced(name, elements) for key, elements in groups.items()}
     if through:
         folded = {key: across_lanes(value, name, distances or ()) for key, value in folded.items()}
-        return columns_across_warps(x, folded, lambda values: reduced(name, values))
+        return _columns_across_warps(x, folded, name)
     layout = registers.without_axis(x.layout, x.shape, axis, lanes)
     other, count = x.shape[1 - axis], 2 ** len(distances or ())
     shape = (other, count) if axis == 1 else (count, other)

@@ -79,8 +79,7 @@ def _vector_of_buffer(source: Buffer, layout: Layout, columns: int) -> Fragment:
     """The first elements of the only row of a buffer as a vector in this layout."""
     source.read_by_lanes()
     kind = FragmentType.of((columns,), source.dtype.type, layout)
-    bytes_ = min(registers.run(layout, (columns,)) * source.dtype.bytes, registers.MOST_BYTES)
-    width = bytes_ if bytes_ > source.dtype.bytes else 0
+    width = registers.access_bytes(kind)
     return Fragment(tile.load_row(source.value, emit.value(0), kind, vector_bytes=width))
 
 
