@@ -114,10 +114,10 @@ __all__ = [
 ]
 
 
-def _access_complaint(op: ir.OpView, fragment: ir.Value, *ranks: int) -> str | None:
-    """Why a fragment, of one of these ranks (2 by default), can't be loaded or stored."""
-    if len(fragment.type.shape) not in (ranks or (2,)):
-        legal = " or ".join(map(str, ranks or (2,)))
+def _access_complaint(op: ir.OpView, fragment: ir.Value, ranks: tuple[int, ...] = (2,)) -> str | None:
+    """Why a fragment, which must have one of these ranks, can't be loaded or stored."""
+    if len(fragment.type.shape) not in ranks:
+        legal = " or ".join(map(str, ranks))
         return f"expects a fragment of rank {legal}, got shape {list(fragment.type.shape)}"
     return vector_complaint(op, (0, 2, 4, 8, 16))
 
@@ -127,10 +127,10 @@ class LoadOp(Op, dialect=Tile, name="load", traits=[reads("source")]):
     it has four warps.
 
     In a buffer, the coordinates must be multiples of the fragment's shape. With `transpose` the buffer holds
-    the transposed tile, and `row` and `column` are coordinates in the buffer; so may a matrix, if the tile's
-    layout isn't decided yet. From a matrix, elements outside
-    of it become zero; lanes may read its first element instead, unless `only_inside` is true. It must be if
-    other threads may write that element meanwhile.
+    the transposed tile, and `row` and `column` are coordinates in the buffer. A matrix can hold it, too, if
+    the tile's layout isn't decided yet. From a matrix, elements outside of it become zero; lanes may read its
+    first element instead, unless `only_inside` is true. It must be if other threads may write that element
+    meanwhile.
 
     Elements of 4 or 6 bits, of which 16 take 16 bytes of a buffer, are loaded as bytes (i8) by `ldmatrix`:
     one for each element, as `tile.gemm_scaled` takes them.
@@ -201,7 +201,7 @@ class LoadRowOp(Op, dialect=Tile, name="load_row", traits=[reads("source")]):
         else:
             wrong = matrix_complaint("the source", self.source, ELEMENT_TYPES, 1)
         wrong = wrong or index_complaint([self.column])
-        wrong = wrong or _access_complaint(self, self.fragment, 1, 2)
+        wrong = wrong or _access_complaint(self, self.fragment, (1, 2))
         return wrong or element_complaint(self.source, self.fragment)
 
 

@@ -416,7 +416,7 @@ ir.register_type_caster(ir.RankedTensorType.static_typeid, replace=True)(_tensor
 
 
 def is_fragment(value: ir.Value) -> bool:
-    """Whether a value is a tile in registers."""
+    """Whether a value is a tile in registers with a layout."""
     return isinstance(value.type, FragmentType)
 
 

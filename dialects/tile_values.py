@@ -1,5 +1,5 @@
-"""Operations on whole tiles in registers, beside those of `arith` and `math`: reductions, vectors that become
-tiles, coordinates, and changes of the layout.
+"""Operations on whole tiles in registers, beside those of `arith` and `math`: reductions, broadcasts of
+vectors, coordinates, and changes of the layout.
 
 A tile is a tensor of one or two dimensions. Without a layout, `--assign-layouts` decides on one.
 """

@@ -1,10 +1,10 @@
 """`--assign-layouts`: gives each tile without a layout one.
 
-Tiles that meet in operations by elements, in loops and branches have one layout. Those that rows or columns
-connect, by reductions and broadcasts, form a group. Where `tile.convert_layout` brings a tile of a group from
-or to a layout, such as that of the sums of a product, the group follows it. Otherwise its tiles are divided
-for memory: each lane accesses as many bytes at once as it can, neighboring lanes neighboring bytes, and a row
-is within a warp, so that reductions of rows need no shared memory.
+Tiles that an operation by elements, a loop or a branch connects have one layout. Reductions and broadcasts
+connect tiles and vectors to a group. If `tile.convert_layout` converts a tile of a group from or to a layout,
+such as that of the sums of a product, the group follows it. Otherwise its tiles are divided for memory: each
+lane accesses as many bytes at once as it can, neighboring lanes neighboring bytes, and a row is within a
+warp, so that reductions of rows need no shared memory.
 """
 
 from collections.abc import Callable, Iterable
@@ -88,7 +88,7 @@ def _assign(kernel: gpu.GPUFuncOp) -> None:
     sets = {each: [each] for op in found for each in (*_free(op), *_arguments(op))}
     for op in found:
         _check(op)
-        for values in alike(op):
+        for values in same_layout(op):
             _join(sets, [each for each in values if each in sets])
     classes = {id(values): _Class(values) for values in sets.values()}
     groups = {each: [each] for each in classes.values()}
@@ -159,7 +159,7 @@ def _divide_vectors(kernel: gpu.GPUFuncOp) -> None:
             op.operation.operands[0] = of_columns(op.vector)
 
 
-def alike(op: ir.OpView) -> list[Iterable[ir.Value]]:
+def same_layout(op: ir.OpView) -> list[Iterable[ir.Value]]:
     """The values around an operation that have one layout: several sets of them."""
     if isinstance(op, scf.ForOp):
         ends = op.body.operations[-1].operands
@@ -196,7 +196,7 @@ def _check(op: ir.OpView) -> None:
 
 
 def _describe(op: ir.OpView, class_of: Callable[[ir.Value], _Class]) -> None:
-    """Adds what an operation says about the layouts of its tiles."""
+    """Adds what an operation requires of the layouts of its tiles."""
     if isinstance(op, ConvertLayoutOp):
         for value, other in ((op.source, op.fragment), (op.fragment, op.source)):
             if not is_fragment(value) and is_fragment(other):
@@ -223,11 +223,11 @@ def _choose(classes: list[_Class]) -> None:
     for each in rest:
         each.layout, each.for_memory = _for_memory(each.shape, *_divided(rest)), True
     for each in vectors:
-        places = _places(each)
-        each.layout = each.layout or (places[0] if places else _alone(each.shape[0]))
+        found = _layouts_of_tiles(each)
+        each.layout = each.layout or (found[0] if found else _alone(each.shape[0]))
 
 
-def _places(vector: _Class) -> list[Layout]:
+def _layouts_of_tiles(vector: _Class) -> list[Layout]:
     """The layouts of a vector that follow from those of its tiles."""
     along = ((of, axis) for of, axis in vector.along if of.layout is not None)
     return [registers.without_axis(of.layout, of.shape, axis) for of, axis in along]
@@ -244,7 +244,7 @@ def _following(one: _Class, vectors: list[_Class]) -> Layout | None:
             for vector in vectors
             for of, axis in vector.along
             if of is one
-            for other in (*vector.wanted, *_places(vector))
+            for other in (*vector.wanted, *_layouts_of_tiles(vector))
         ):
             return layout
     return None

@@ -24,7 +24,7 @@ from weft.dialects.tile_types import is_memref
 from weft.isa.chips import CHIPS
 from weft.isa.tensor_map import ROW_BYTES
 from weft.mlir import arith, ir, memref, operations, scf
-from weft.passes.assign_layouts import alike
+from weft.passes.assign_layouts import same_layout
 from weft.passes.builders import emit
 
 _MOST_STAGES = 4
@@ -257,7 +257,7 @@ def _vectors_of_rows(ops: Sequence[ir.Operation]) -> set[ir.Value]:
     views = [op.opview for op in ops]
     known = [each for each in views if isinstance(each, ReduceOp | BroadcastOp)]
     found, before = {each.vector for each in known if each.axis.value == 1}, -1
-    groups = [set(values) for each in views for values in alike(each)]
+    groups = [set(values) for each in views for values in same_layout(each)]
     while len(found) > before:
         before = len(found)
         for values in groups:

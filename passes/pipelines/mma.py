@@ -59,7 +59,7 @@ class ByWarps(Pipeline):
         ops = [each.operation for each in block.operations]
         self.set_launch(self.warpgroups * WARPGROUP)
         with ir.InsertionPoint.at_block_begin(block):
-            self.place(emit.div(emit.thread(), LANES))
+            self.begin_part(emit.div(emit.thread(), LANES))
         with ir.InsertionPoint(loop.holder):
             self.allocate()
         with ir.InsertionPoint(op):

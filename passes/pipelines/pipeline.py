@@ -51,7 +51,7 @@ class Pipeline:
         self.staging = list[tuple[ir.Operation, ir.Value]]()
         """The stores after the loop, and the buffers through which they go."""
 
-    def place(self, agent: ir.Value) -> None:
+    def begin_part(self, agent: ir.Value) -> None:
         """Computes where an agent's part of tiles begins, by its number."""
         self.row = emit.mul(emit.div(agent, self.across), self.rows)
         self.column = emit.mul(emit.rem(agent, self.across), self.columns)

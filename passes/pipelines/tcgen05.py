@@ -50,7 +50,7 @@ class InTensorMemory(FilledByTma):
         at, (m, n, _) = ops.index(loop.holder.operation), loop.products[0].mnk
         self.set_launch(self.warpgroups * WARPGROUP)
         with ir.InsertionPoint.at_block_begin(block):
-            self.place(emit.div(emit.thread(), WARPGROUP))
+            self.begin_part(emit.div(emit.thread(), WARPGROUP))
         with ir.InsertionPoint(loop.holder):
             self.allocate()
             self.ring = tile.make_ring(loop.stages, 1, emptied_by="mma")

@@ -50,7 +50,7 @@ class ByWarpgroups(FilledByTma):
             self.ring = tile.make_ring(loop.stages, self.warpgroups)
             gpu.barrier()
             with tile.role(0, self.warpgroups, registers=multiplies) as number:
-                self.place(number)
+                self.begin_part(number)
                 role = ir.InsertionPoint.current.block
             with tile.role(self.warpgroups, 1, registers=fills), thread_ids.one_thread():
                 self._fill_all()

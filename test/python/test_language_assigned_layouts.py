@@ -270,7 +270,7 @@ for k in w.range(3):  # here
     t = t + w.load(x[0, 0], (8, 64))
 w.store(t, y[0, 0])
 
-# stages of w\.range must be a number from 2 on, without unroll, got 1
+# stages of w\.range must be at least 2, and unroll 1, got 1
 with w.role():
     for k in w.range(0, 64, 16, stages=1):  # here
         pass

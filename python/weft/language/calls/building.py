@@ -122,7 +122,7 @@ def _traced(
                     result = function(*arguments, **meta)
                 check_fixed(at_end=True)
                 _finish(trace, result)
-                debug_variables.name_unplaced()
+                debug_variables.name_undecided()
             if module.located:
                 _place(kernel, function)
             kernel.operation.attributes["known_block_size"] = ir.DenseI32ArrayAttr.get([trace.threads, 1, 1])

@@ -178,8 +178,8 @@ class KernelFunction:
     def _warn_of_spills(self, kernel: Kernel) -> None:
         if not self._is_own and (stored := kernel.resources.spill_stores):
             warn(
-                f"kernel {self.signature.name} spills: each thread keeps {stored} bytes in memory for want "
-                "of registers. Use more threads or warpgroups, smaller tiles, or fewer values at a time"
+                f"kernel {self.signature.name} spills: each thread keeps {stored} bytes in memory, as it "
+                "lacks registers: use more threads or warpgroups, smaller tiles, or fewer values at once"
             )
 
     def show(self, *args: object, stage: str = "source", arch: str | None = None, **named: object) -> None:

@@ -127,7 +127,7 @@ def _rebuild(op: ir.OpView, operands: list[ir.Value], results: list[ir.Type]) ->
 
 
 def _as_before(values: Iterable[ir.Value], before: Iterable[ir.Value]) -> list[ir.Value]:
-    """Values in the layouts of those in whose place they are: those of tiles may be decided on meanwhile."""
+    """Values with the types of those that they replace: the layouts of tiles may have been decided since."""
     pairs = zip(values, before, strict=True)
     return [one if one.type == other.type else tile.convert_layout(one, other.type) for one, other in pairs]
 

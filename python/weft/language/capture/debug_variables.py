@@ -130,21 +130,21 @@ def name_value(name: str, value: object) -> None:
             # An operation keeps the value where others replace it.
             kinds = [ir.IntegerType.get_signless(1)]
             use = ir.Operation.create(emit.SIGN_CAST, results=kinds, operands=[value.value])
-            trace.current().unplaced.append((use, name))
+            trace.current().undecided.append((use, name))
         else:
             _mark_fragment(name, value.value, value.dtype)
 
 
-def name_unplaced() -> None:
+def name_undecided() -> None:
     """Names the fragments whose layout wasn't decided when they got their names. A kernel that
     `--pipeline-loops` divides gets no names: comments in its loop would prevent that.
     """
     current = trace.current()
     function = current.function.operation
     is_divided = any(is_free(op.d) for op in operations(function, tile.GemmOp))
-    if current.unplaced and not is_divided:
+    if current.undecided and not is_divided:
         assign_layouts.run(function)
-    for use, name in current.unplaced:
+    for use, name in current.undecided:
         value = use.operands[0]
         if is_fragment(value):
             with ir.InsertionPoint(use), use.location:

@@ -134,7 +134,7 @@ class Trace:
     loads: list[ir.Operation] = field(default_factory=list)  # of flat vectors, so far
     scratch: dict[object, ir.Value] = field(default_factory=dict)  # shared memory of reductions across warps
     messages: list[str] = field(default_factory=list)  # of w.check
-    unplaced: list[Any] = field(default_factory=list)  # variables for a debugger that have no layout yet
+    undecided: list[Any] = field(default_factory=list)  # variables for a debugger that have no layout yet
     around: Any = None  # what the kernel's function reads that isn't made in it
     regions: list[Any] = field(default_factory=list)  # of the loops and branches around what is built
     fixed: dict[int, tuple[object, str, Any, Any]] = field(default_factory=dict)  # objects that can't change

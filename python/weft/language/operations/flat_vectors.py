@@ -134,7 +134,7 @@ class _Vector:
         self.bytes, self.count = matrix.dtype.bytes, count
         row_of = [emit.as_index(each) for each in (*outer, 0)]
         self._row = addresses.element(matrix.value, row_of)
-        numbers = of_lanes(Fragment.placed((count,), layout))
+        numbers = of_lanes(Fragment.of_layout((count,), layout))
         self.first: ir.Value = (numbers.base + Scalar(self.start)).value
         self.offsets = numbers.offsets
         self._address = self._at(self.first)

@@ -174,7 +174,7 @@ class _Rows:
     def __init__(self, of: Gathered, shape: tuple[int, ...], like: Fragment | None) -> None:
         self.of, self.shape = of, shape
         self.layout = layout_for(shape, like)
-        tile = Fragment.placed(shape, self.layout)
+        tile = Fragment.of_layout(shape, self.layout)
         columns: Any = of_lanes(tile, 1) + of.indices[-1]
         self.start, self.offsets = columns.base.value, columns.offsets
         self.at = [self._elements(each) for each in of.indices[:-1]]

@@ -38,7 +38,7 @@ def tile_may_begin_before(place: Place) -> bool:
 def load_tile(place: Place, shape: tuple[int, int], layout: Layout, outside: object) -> Fragment:
     """Loads a tile, of which elements on all sides may be outside of the array."""
     first_row, first_column = map(Scalar, place.corner)
-    loaded = gathers.load(_rows(place, shape, layout), shape, Fragment.placed(shape, layout))
+    loaded = gathers.load(_rows(place, shape, layout), shape, Fragment.of_layout(shape, layout))
     if isinstance(outside, (int, float)) and outside == 0:
         return loaded
     down, across = row(loaded) + first_row, column(loaded) + first_column
@@ -75,7 +75,7 @@ def limited(matrix: ir.Value, first_row: ir.Value, rows: ir.Value | None) -> ir.
 def _rows(place: Place, shape: tuple[int, ...], layout: Layout, rows: ir.Value | None = None) -> Gathered:
     """The rows of a tile as those of a gather or scatter, whose indices may be outside of the array."""
     first_row, first_column = map(Scalar, place.corner)
-    local = of_lanes(Fragment.placed(shape[:1], registers.without_axis(layout, shape, 1)))
+    local = of_lanes(Fragment.of_layout(shape[:1], registers.without_axis(layout, shape, 1)))
     numbers: Any = local + first_row
     if rows is not None:
         numbers = chosen(local < Scalar(emit.value(rows)), numbers, -1)
@@ -88,8 +88,9 @@ def load(
 ) -> Fragment:
     """Loads a tile by the lanes of a warpgroup, from a buffer, or from an array at the tile's first element.
 
-    The fragment has the layout of `like`, by default that of the sums of `w.gemm`. From an array it has this
-    `shape`, and elements outside of the array are `outside`.
+    The fragment has the layout of `like`. By default, that of a tile from a buffer is that of the sums of
+    `w.gemm`, and that of one from an array is decided later. From an array it has this `shape`, and elements
+    outside of the array are `outside`.
 
     A `shape` that is one number loads a flat vector: so many elements along the array's last dimension, which
     the threads of the warpgroup share, or in a kernel without roles, all threads of the CTA. It is a multiple

@@ -75,7 +75,7 @@ def range_(
     tiles, which are filled some iterations ahead (`--pipeline-loops`). By default, there are up to four.
     """
     if stages is not None and (type(stages) is not int or stages < 2 or unroll != 1):
-        raise mistake(f"stages of w.range must be a number from 2 on, without unroll, got {shown(stages)}")
+        raise mistake(f"stages of w.range must be at least 2, and unroll 1, got {shown(stages)}")
     if not isinstance(unroll, int) or isinstance(unroll, bool) or unroll < 1:
         raise mistake(f"unroll of w.range must be a positive number that Python knows, got {unroll}")
     begin, stop = (0, first) if end is None else (first, end)

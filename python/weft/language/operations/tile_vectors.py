@@ -111,7 +111,7 @@ def load_column(source: object, *, like: Fragment, outside: object = 0) -> Fragm
 
 def _by_elements(source: Place, layout: Layout, count: int, outside: object) -> Fragment:
     """Loads a vector along the last dimension of an array, each element on its own."""
-    numbers, limit = vector_indices(Fragment.placed((count,), layout), source)
+    numbers, limit = vector_indices(Fragment.of_layout((count,), layout), source)
     elements = []
     for number in numbers:
         exists = inside(number, limit, source.indices[-1].value)
@@ -129,7 +129,7 @@ def _repeated(source: Buffer, layout: Layout, rows: int) -> Fragment:
     """The elements of the only row of a buffer, which follow each other again and again."""
     source.read_by_lanes()
     kind, count = addresses.stored_type(source.dtype.type), source.shape[1]
-    base, numbers = tile.address(source.value), of_lanes(Fragment.placed((rows,), layout))
+    base, numbers = tile.address(source.value), of_lanes(Fragment.of_layout((rows,), layout))
     elements = []
     for offset in numbers.offsets:
         number = emit.rem(emit.add(numbers.base.value, offset), count)

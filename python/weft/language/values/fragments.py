@@ -38,9 +38,9 @@ _OUTSIDE = "as loads and stores leave out what is outside of an array"
 class Fragment(operators.Operators, Carried):
     """A tile in the registers of a warpgroup, of rows x columns, or a vector of its rows or of its columns.
 
-    `layout` specifies which lane holds which element. A fragment without `like=` has none until an operation
-    needs it: `--assign-layouts` chooses one otherwise. Operators work element by element. Numbers, and
-    vectors of the rows or of the columns, apply to the whole tile.
+    `layout` specifies which lane holds which element. A fragment made without `like=` has no layout until an
+    operation needs one; if none does, `--assign-layouts` chooses it. Operators work element by element.
+    Numbers, and vectors of the rows or of the columns, apply to the whole tile.
     """
 
     __hash__ = object.__hash__
@@ -62,10 +62,10 @@ class Fragment(operators.Operators, Carried):
 
     @property
     def layout(self) -> Layout:
-        """Where its elements are. A fragment that has no layout gets that of the sums of `w.gemm`."""
+        """Which lane holds which element. A fragment without a layout gets that of the sums of `w.gemm`."""
         if self._layout is None:
             is_row = len(self.shape) == 1 and self.axis == 1
-            self.place(_placed((1, *self.shape) if is_row else self.shape, None)[1])
+            self.set_layout(_shape_and_layout((1, *self.shape) if is_row else self.shape, None)[1])
         assert self._layout is not None
         return self._layout
 
@@ -74,9 +74,9 @@ class Fragment(operators.Operators, Carried):
         """Whether its layout isn't decided yet."""
         return self._layout is None
 
-    def place(self, layout: Layout) -> None:
-        """Decides on the layout of a fragment that has none."""
-        self.value = _in_layout(self.value, FragmentType.of(self.shape, self.dtype.type, layout))
+    def set_layout(self, layout: Layout) -> None:
+        """Gives a fragment that has no layout this one."""
+        self.value = _with_layout(self.value, FragmentType.of(self.shape, self.dtype.type, layout))
         self._layout = layout
         self._check_fits()
 
@@ -86,7 +86,7 @@ class Fragment(operators.Operators, Carried):
         return Fragment(tile.from_lane(lane, FragmentType.of(shape, lane.type.element_type, layout)))
 
     @staticmethod
-    def placed(shape: Sequence[int], layout: Layout) -> "Fragment":
+    def of_layout(shape: Sequence[int], layout: Layout) -> "Fragment":
         """A shape and a layout, without a value."""
         made = Fragment.__new__(Fragment)
         made.shape, made._layout, made.where = tuple(shape), layout, callers.here()
@@ -226,7 +226,7 @@ class Fragment(operators.Operators, Carried):
         if self.is_free:
             return len(self.shape) == 2 or len(shape) == 1 + self.axis
         try:
-            _, layout = _placed(shape, None)
+            _, layout = _shape_and_layout(shape, None)
         except WeftError:
             return False
         return registers.same(self.layout, layout, self.shape)
@@ -314,8 +314,8 @@ def _fitted(one: Fragment, other: Fragment) -> tuple[Fragment, Fragment]:
         if one.is_free and other.is_free and (one.axis == other.axis or len(one.shape) > 1):
             return one, other
         if one.is_free != other.is_free and one.has_columns == other.has_columns:
-            free, placed = (one, other) if one.is_free else (other, one)
-            free.place(placed.layout)
+            free, decided = (one, other) if one.is_free else (other, one)
+            free.set_layout(decided.layout)
         if not one.is_free and registers.same(one.layout, other.layout, one.shape):
             return one, other
     if len(one.shape) == 2 and len(other.shape) == 1:
@@ -325,7 +325,7 @@ def _fitted(one: Fragment, other: Fragment) -> tuple[Fragment, Fragment]:
     if len(one.shape) == 1 and one.is_free and other.is_free and one.axis != other.axis:
         down, across = (one, other) if one.axis == 0 else (other, one)
         whole = ir.RankedTensorType.get([*down.shape, *across.shape], one.value.type.element_type)
-        return _repeated(one, whole, one.axis), _repeated(other, whole, other.axis)
+        return _broadcast(one, whole, one.axis), _broadcast(other, whole, other.axis)
     if len(one.shape) == 1 and (outer := _outer(one, other)) is not None:
         return spread(one, *outer), spread(other, *outer)
     if one.shape != other.shape:
@@ -340,8 +340,8 @@ def _fitted(one: Fragment, other: Fragment) -> tuple[Fragment, Fragment]:
     )
 
 
-def _in_layout(value: ir.Value, kind: ir.Type) -> ir.Value:
-    """A tile without a layout in one: built there, where it is built from a number."""
+def _with_layout(value: ir.Value, kind: ir.Type) -> ir.Value:
+    """A tile without a layout, in a type with one. One made from a number is built again, not converted."""
     owner = value.owner
     is_argument = isinstance(owner, ir.Block)
     after = ir.InsertionPoint.at_block_begin(owner) if is_argument else ir.InsertionPoint.after(owner)
@@ -362,14 +362,14 @@ def _along_tile(vector_: Fragment, tile_: Fragment) -> Fragment:
             f"{tile_.shape[axis]} elements, got {extent}"
         )
     if vector_.is_free and not tile_.is_free:
-        vector_.place(registers.without_axis(tile_.layout, tile_.shape, 1 - axis))
+        vector_.set_layout(registers.without_axis(tile_.layout, tile_.shape, 1 - axis))
     if vector_.is_free:
         kind = emit.with_elements(tile_.value.type, vector_.value.type.element_type)
-        return _repeated(vector_, kind, axis)
+        return _broadcast(vector_, kind, axis)
     return spread(vector_, tile_.shape, tile_.layout)
 
 
-def _repeated(vector_: Fragment, kind: ir.Type, axis: int) -> Fragment:
+def _broadcast(vector_: Fragment, kind: ir.Type, axis: int) -> Fragment:
     """A vector along an axis of a tile as that tile: each of its columns, or of its rows."""
     return Fragment(tile.broadcast(vector_.value, kind, 1 - axis))
 
@@ -408,7 +408,7 @@ def spread(vector_: Fragment, shape: tuple[int, ...], layout: Layout) -> Fragmen
         extent = vector_.shape[0]
         numbers = registers.along(layout, shape, axis, vector_.layout, extent)
         if numbers is not None:
-            return _repeated(vector_, FragmentType.of(shape, vector_.dtype.type, layout), axis)
+            return _broadcast(vector_, FragmentType.of(shape, vector_.dtype.type, layout), axis)
     wanted = " or ".join(str(extent) for extent in dict.fromkeys(shape))
     if vector_.shape[0] not in shape:
         raise mistake(f"a vector beside a tile of {list(shape)} must have {wanted} elements, got {vector_}")
@@ -424,8 +424,8 @@ def full(shape: Any, value: object, dtype: DType = f32, *, like: Fragment | None
     """A fragment whose elements all have this value, or in each row or column that of a vector.
 
     `shape` is (rows, columns); a number of rows, for a vector of rows; or (1, columns), for one of columns.
-    It has the layout of `like` (a vector: that of the rows or columns of `like`), by default that of the sums
-    of `w.gemm`.
+    It has the layout of `like` (a vector: that of the rows or columns of `like`). By default, its layout is
+    decided later.
     """
     if not isinstance(shape, (int, tuple, list)):
         raise mistake(f"shape must be one or two numbers that Python knows, got {shown(shape)}")
@@ -436,7 +436,7 @@ def full(shape: Any, value: object, dtype: DType = f32, *, like: Fragment | None
             check_fits(value, dtype)
             return Fragment(constant(kind, value), axis)
         return Fragment(tensor.splat(kind, as_scalar(value, dtype).value, []), axis)
-    shape, layout = _placed(shape, like)
+    shape, layout = _shape_and_layout(shape, like)
     if isinstance(value, Fragment):
         if len(value.shape) != 1:
             raise mistake(f"expects a number, or a vector of rows or columns, to fill a tile, got {value}")
@@ -446,7 +446,7 @@ def full(shape: Any, value: object, dtype: DType = f32, *, like: Fragment | None
     if isinstance(value, NUMBERS):
         check_fits(value, dtype)
         return Fragment(constant(FragmentType.of(shape, dtype.type, layout), value))
-    return everywhere(as_scalar(value, dtype).value, Fragment.placed(shape, layout))
+    return everywhere(as_scalar(value, dtype).value, Fragment.of_layout(shape, layout))
 
 
 def free_type(shape: tuple[int, ...], dtype: DType) -> ir.Type | None:
@@ -496,7 +496,7 @@ def check_like(like: object) -> None:
         raise mistake(f"like must be a fragment, got {shown(like)}")
 
 
-def _placed(shape: tuple[int, ...], like: Fragment | None) -> tuple[tuple[int, ...], Layout]:
+def _shape_and_layout(shape: tuple[int, ...], like: Fragment | None) -> tuple[tuple[int, ...], Layout]:
     """The shape and layout of a new fragment, of which (rows, 1) and (1, columns) are vectors."""
     if len(shape) == 2 and 1 in shape:
         return _of_vector(shape, like)
