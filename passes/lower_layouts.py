@@ -112,7 +112,11 @@ def _broadcast(op: BroadcastOp) -> ir.Value:
     kind, of = op.fragment.type, op.vector.type
     numbers = registers.along(kind.layout, kind.shape, 1 - op.attribute("axis"), of.layout, of.shape[0])
     if numbers is None:
-        raise refuse(op, f"expects a vector along the tile in {kind.layout}, got one in {of.layout}")
+        raise refuse(
+            op,
+            f"expects a vector along the tile in {kind.layout}, got one in {of.layout}: a vector is beside "
+            "tiles of one layout, so load or compute one for each of them",
+        )
     return _moved(op.vector, numbers)
 
 

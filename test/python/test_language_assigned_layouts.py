@@ -270,6 +270,20 @@ for k in w.range(3):  # here
     t = t + w.load(x[0, 0], (8, 64))
 w.store(t, y[0, 0])
 
+# a vector is beside tiles of one layout: .* load or compute one for each of them
+with w.role():
+    s, u = w.convert(w.load(x[0, 0], (64, 64))), w.load(x[0, 0], (8, 64))
+    v = w.load_row(x[0, 0], like=u)
+    w.store(s + v, y[0, 0])
+    w.store(u + v, y[0, 0])  # here
+
+# a vector is beside tiles of one layout, so load or compute one for each of them$
+with w.role():
+    s, u = w.convert(w.load(x[0, 0], (64, 64))), w.load(x[0, 0], (8, 64))
+    v = w.load_row(x[0, 0], like=u)
+    w.store(u + v, y[0, 0])  # here
+    w.store(s + v, y[0, 0])
+
 # stages of w\.range must be at least 2, and unroll 1, got 1
 with w.role():
     for k in w.range(0, 64, 16, stages=1):  # here

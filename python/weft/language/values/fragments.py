@@ -366,6 +366,12 @@ def _along_tile(vector_: Fragment, tile_: Fragment) -> Fragment:
     if vector_.is_free:
         kind = emit.with_elements(tile_.value.type, vector_.value.type.element_type)
         return _broadcast(vector_, kind, axis)
+    if tile_.is_free and vector_.shape[0] in tile_.shape and tile_.shape[0] % registers.WGMMA_ROWS:
+        raise mistake(
+            f"a vector is beside tiles of one layout: {_along(vector_)}{at(vector_.where)} has that of other "
+            f"tiles than {tile_}: load or compute one for each of them",
+            ("the vector was made here", vector_.where),
+        )
     return spread(vector_, tile_.shape, tile_.layout)
 
 
