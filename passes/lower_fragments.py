@@ -4,6 +4,7 @@
 
 from collections.abc import Sequence
 
+from weft import mlir
 from weft.dialects.op import refuse
 from weft.dialects.tile import FragmentType, FromLaneOp, ToLaneOp, is_fragment
 from weft.isa.mma.fragments import REGISTER_BITS
@@ -42,17 +43,8 @@ BY_ELEMENT = ("arith.", "math.", emit.SIGN_CAST, "tensor.splat")
 
 def _with_fragments(module: ir.Operation) -> list[ir.OpView]:
     """The loops, branches and operations by elements that return fragments."""
-    found = list[ir.OpView]()
-
-    def visit(op: ir.Operation) -> ir.WalkResult:
-        if any(isinstance(value.type, FragmentType) for value in op.results):
-            view = op.opview
-            if isinstance(view, _CONTROL) or op.name.startswith(BY_ELEMENT):
-                found.append(view)
-        return ir.WalkResult.ADVANCE
-
-    module.operation.walk(visit)
-    return found
+    found = [op for op in mlir.within(module) if any(map(is_fragment, op.results))]
+    return [op.opview for op in found if isinstance(op.opview, _CONTROL) or op.name.startswith(BY_ELEMENT)]
 
 
 def _lower(op: ir.OpView) -> None:
