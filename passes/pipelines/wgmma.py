@@ -82,7 +82,7 @@ class ByWarpgroups(FilledByTma):
         loop, sums, taken = self.loop, dict[int, tuple[ir.Type, int]](), 0
         self.flying = dict[ir.Value, int]()  # the first register of each such sum
         for each, number in [(each, loop.adds_to(each)) for each in loop.products]:
-            if number is not None:
+            if number is not None and (each.a in loop.loads or not self._is_inside(each.a)):
                 self.flying[each.d], sums[number] = taken, (each.d.type, taken)
                 taken += sum_registers(each.d.type)
         self.passed = {} if self.flying else self._passed_on()
@@ -103,6 +103,16 @@ class ByWarpgroups(FilledByTma):
         if around:
             with ir.InsertionPoint(around.body):
                 scf.yield_([stage, phase])
+
+    def _is_inside(self, value: ir.Value) -> bool:
+        """Whether the loop computes a value, whose registers the next iteration overwrites."""
+        owner = value.owner
+        op = owner.owner.operation if isinstance(owner, ir.Block) else owner.parent.operation
+        while op is not None and op.name != "gpu.func":
+            if op == self.loop.op.operation:
+                return True
+            op = op.parent and op.parent.operation
+        return False
 
     def _passed_on(self) -> dict[ir.Value, int]:
         """Products that may be in flight until the first product of the next iteration has ended: those whose

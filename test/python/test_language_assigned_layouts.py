@@ -245,6 +245,30 @@ def test_a_plain_loop_multiplies(arch):
     assert np.allclose(d, want, atol=1e-3)
 
 
+@w.kernel()
+def of_registers(h: w.In["m k", w.f16], g: w.In["k n", w.f16], y: w.Out["m n", w.f32], *, same):
+    a = w.load(h[0, 0], (64, 32)) + 1
+    sums = w.zeros((64, 64))
+    for k in w.range(0, h.columns, 32):
+        if not same:
+            a = w.load(h[0, k], (64, 32)) + 1
+        sums = w.gemm(a, w.load(g[k, 0], (32, 64)), sums)
+    w.store(sums, y[0, 0])
+
+
+@pytest.mark.parametrize("same", [True, False])
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+def test_no_product_reads_registers_that_the_next_iteration_writes(arch, same):
+    h, g, y = (
+        random(64, 96, dtype=np.float16),
+        random(96, 64, dtype=np.float16),
+        np.zeros((64, 64), np.float32),
+    )
+    assert not of_registers.emulate(h, g, y, same=same, arch=arch).findings
+    wide = np.tile(h[:, :32], 3) if same else h
+    assert np.allclose(y, (wide.astype(float) + 1) @ g.astype(float), atol=0.05)
+
+
 MISTAKES = r"""
 # 'v' was a vector of 64 rows and becomes a vector of 64 columns, in a loop of the GPU: take \.T of one
 v = w.full(64, 1.0)
