@@ -485,7 +485,7 @@ def kernel(x: w.In["m n", w.f16]):
 def kernel(x: w.In["m n", w.f16]):
     w.shared(64, 64, w.f16).T.columns(4, 4)
 
-# a vector of 64 rows in layout .* \(line \d+\) doesn't fit to a tile of 128 x 64 in S\[
+# a vector of rows beside a tile of \[128, 64\] must have 128 elements, got 64
 with w.role():
     v = w.sum(w.load(x[0, 0], (64, 64)), axis=1)
     w.load(x[0, 0], (128, 64)) * v
