@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from weft import mlir
 from weft.dialects import tile
-from weft.dialects.op import refuse
+from weft.dialects.op import as_attribute, refuse
 from weft.dialects.tile import (
     BroadcastOp,
     ConvertLayoutOp,
@@ -342,7 +342,7 @@ def _settle(op: ir.OpView) -> None:
         op.operation.erase()
     elif isinstance(op, _MEMORY) and "vector_bytes" in op.operation.attributes:
         width = min(registers.access_bytes(op.fragment.type), op.attribute("vector_bytes"))
-        op.operation.attributes["vector_bytes"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), width)
+        op.operation.attributes["vector_bytes"] = as_attribute(width)
 
 
 def _transposed(op: LoadOp) -> ir.Value:

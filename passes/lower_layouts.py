@@ -10,7 +10,7 @@ from weft.dialects import tile
 from weft.dialects.op import refuse
 from weft.dialects.tile import BroadcastOp, ConvertLayoutOp, CoordinateOp, is_fragment
 from weft.mlir import arith, ir, operations, tensor, vector
-from weft.passes.builders import emit, fragment_registers, registers
+from weft.passes.builders import emit, registers
 from weft.passes.registry.pass_ import Pass
 
 
@@ -40,7 +40,7 @@ def _add(op: ir.OpView) -> None:
     """Adds numbers to coordinates once for all of a lane's elements."""
     total = _sum(op.result)
     if total is not None and any(total[0]):
-        lane = _offset(op.result.type.lane_type, *total)
+        lane = registers.offset(*total)
         op.result.replace_all_uses_with(tile.from_lane(lane, op.result.type))
         op.operation.erase()
 
@@ -53,9 +53,8 @@ def _compare(op: arith.CmpIOp) -> None:
     if one is None or other is None or not any((*one[0], *other[0])):
         return
     (left, low), (right, high) = one, other
-    kind = op.lhs.type.lane_type
-    offsets = _constants(kind, [a - b for a, b in zip(left, right, strict=True)])
-    limit = vector.broadcast(kind, emit.value(emit.sub(high, low)))
+    offsets = registers.constants_of([a - b for a, b in zip(left, right, strict=True)])
+    limit = vector.broadcast(offsets.type, emit.value(emit.sub(high, low)))
     result = arith.cmpi(op.predicate, offsets, limit)
     op.result.replace_all_uses_with(tile.from_lane(result, op.result.type))
     op.operation.erase()
@@ -86,26 +85,14 @@ def _sum(value: ir.Value) -> tuple[tuple[int, ...], Any] | None:
 
 def _coordinates(op: CoordinateOp) -> tuple[tuple[int, ...], Any]:
     """The coordinates of a lane's elements: constants, and the number of the lane that is added to all."""
-    kind, axis = op.fragment.type, op.attribute("axis")
-    digits = fragment_registers.lane_digits(kind.layout, kind.shape)
-    if digits is None:
+    kind = op.fragment.type
+    if (found := registers.coordinates(kind.layout, kind.shape, op.attribute("axis"))) is None:
         raise refuse(op, f"expects a layout whose lanes have regular coordinates, got {kind.layout}")
-    offsets = tuple(at[axis] for at in registers.registers_of(kind.layout, kind.shape))
-    return offsets, fragment_registers.lane_coordinate(digits[axis])
+    return found
 
 
 def _coordinate(op: CoordinateOp) -> ir.Value:
-    return _offset(op.fragment.type.lane_type, *_coordinates(op))
-
-
-def _offset(kind: ir.Type, offsets: tuple[int, ...], base: Any) -> ir.Value:
-    """A constant for each of a lane's elements, to which one number of the lane is added."""
-    return arith.addi(vector.broadcast(kind, emit.value(base)), _constants(kind, offsets))
-
-
-def _constants(kind: ir.Type, numbers: Any) -> ir.Value:
-    elements = [ir.IntegerAttr.get(kind.element_type, each) for each in numbers]
-    return arith.constant(kind, ir.DenseElementsAttr.get(elements, kind))
+    return registers.offset(*_coordinates(op))
 
 
 def _broadcast(op: BroadcastOp) -> ir.Value:

@@ -1,12 +1,15 @@
 """Which registers of a lane hold which elements of a fragment, and how layouts fit together."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
 from weft.isa.chips import WARPS
 from weft.layout import MEMORY, Iter, Layout
-from weft.passes.builders import fragment_registers
+from weft.mlir import arith, ir, vector
+from weft.passes.builders import emit, fragment_registers
+from weft.passes.builders.emit import Number
 from weft.passes.builders.fragment_registers import LaneDigit
 
 Shape = tuple[int, ...]
@@ -50,6 +53,30 @@ def left_operand(shape: Shape, bits: int) -> Layout:
 def registers_of(layout: Layout, shape: Shape) -> tuple[Shape, ...]:
     """The coordinates of the elements that lane 0 holds, in register order."""
     return tuple(layout.lane_elements(0, shape))
+
+
+def coordinates(layout: Layout, shape: Shape, axis: int) -> tuple[tuple[int, ...], Number] | None:
+    """The coordinates of a lane's elements along an axis: constants, and the number of the lane that is added
+    to all of them; None for a layout in which that isn't so.
+    """
+    digits = fragment_registers.lane_digits(layout, shape)
+    if digits is None:
+        return None
+    offsets = tuple(at[axis] for at in registers_of(layout, shape))
+    return offsets, fragment_registers.lane_coordinate(digits[axis])
+
+
+def offset(offsets: Sequence[int], base: Number) -> ir.Value:
+    """A vector of i32 of these constants, to each of which one number is added."""
+    constants = constants_of(offsets)
+    return arith.addi(vector.broadcast(constants.type, emit.value(base)), constants)
+
+
+def constants_of(numbers: Sequence[int]) -> ir.Value:
+    """A vector of i32 of these numbers."""
+    kind = ir.VectorType.get([len(numbers)], emit.i32())
+    elements = [ir.IntegerAttr.get(emit.i32(), each) for each in numbers]
+    return arith.constant(kind, ir.DenseElementsAttr.get(elements, kind))
 
 
 @lru_cache(maxsize=256)

@@ -6,6 +6,7 @@ from typing import Any
 from weft import mlir
 from weft.dialects import launch_contract as contract
 from weft.dialects import tile
+from weft.dialects.op import as_attribute
 from weft.dialects.schedule import SWIZZLES
 from weft.dialects.tile import (
     BufferType,
@@ -110,8 +111,7 @@ class Pipeline:
         for number, offset in enumerate(start, len(op.operands) - len(start)):
             op.operation.operands[number] = emit.add(op.operands[number], offset)
         if not isinstance(op, StoreRowOp):
-            width = registers.access_bytes(kind)
-            op.attributes["vector_bytes"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), width)
+            op.attributes["vector_bytes"] = as_attribute(registers.access_bytes(kind))
 
     def _store_through(self, op: StoreOp, buffer: ir.Value) -> None:
         """Stores a tile through shared memory, from which each warpgroup stores whole rows."""

@@ -105,14 +105,9 @@ class ByWarpgroups(FilledByTma):
                 scf.yield_([stage, phase])
 
     def _is_inside(self, value: ir.Value) -> bool:
-        """Whether the loop computes a value, whose registers the next iteration overwrites."""
-        owner = value.owner
-        op = owner.owner.operation if isinstance(owner, ir.Block) else owner.parent.operation
-        while op is not None and op.name != "gpu.func":
-            if op == self.loop.op.operation:
-                return True
-            op = op.parent and op.parent.operation
-        return False
+        """Whether the loop computes an operand of a product: the next iteration overwrites its registers."""
+        home = value.owner if isinstance(value.owner, ir.Block) else value.owner.operation.block
+        return bool(home == self.loop.op.body)
 
     def _passed_on(self) -> dict[ir.Value, int]:
         """Products that may be in flight until the first product of the next iteration has ended: those whose

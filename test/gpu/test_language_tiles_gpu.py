@@ -1,6 +1,6 @@
 """Kernels of `weft.language` whose layouts and pipelines passes decide, on the GPU as in the emulator."""
 
-import importlib.util
+import runpy
 import sys
 from pathlib import Path
 
@@ -13,18 +13,10 @@ ROOT = Path(__file__).resolve().parents[2]
 BF16 = ml_dtypes.bfloat16
 
 
-def module(path):
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    made = importlib.util.module_from_spec(spec)
-    sys.modules[path.stem] = made
-    spec.loader.exec_module(made)
-    return made
-
-
-gemm = module(ROOT / "examples" / "language_plain_gemm.py").gemm
-attention = module(ROOT / "examples" / "language_plain_attention.py").attention
+gemm = runpy.run_path(str(ROOT / "examples" / "language_plain_gemm.py"))["gemm"]
+attention = runpy.run_path(str(ROOT / "examples" / "language_plain_attention.py"))["attention"]
 sys.path.insert(0, str(ROOT / "test" / "python"))
-tiles = module(ROOT / "test" / "python" / "test_language_assigned_layouts.py")
+import test_language_assigned_layouts as tiles  # noqa: E402
 
 
 def random(*shape):

@@ -10,6 +10,7 @@ from contextlib import nullcontext
 from typing import Any
 
 from weft.dialects import tile
+from weft.dialects.op import as_attribute
 from weft.language.capture import carried, trace, tracing_state
 from weft.language.capture.branch_values import BranchValues
 from weft.language.capture.carried import Unbound
@@ -171,8 +172,7 @@ class Loop(_Construct):
         """The numbers of an iteration of a loop, in which its body is traced."""
         self._op = scf.ForOp(part.begin, part.end, part.step, [])
         if self.over.stages is not None:
-            stages = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), self.over.stages)
-            self._op.operation.attributes["stages"] = stages
+            self._op.operation.attributes["stages"] = as_attribute(self.over.stages)
         self._block, self._left = self._op.body, len(part.distances)
         for distance in part.distances:
             with nullcontext() if self._entered else ir.InsertionPoint(self._block):

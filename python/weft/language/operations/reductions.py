@@ -5,7 +5,7 @@ and of warps through shared memory.
 from functools import partial
 
 from weft.dialects import tile
-from weft.dialects.op import build
+from weft.dialects.op import as_attribute, build
 from weft.dialects.tile import FragmentType, ReduceOp
 from weft.dialects.tile_epilogue import YieldOp
 from weft.errors import shown
@@ -157,7 +157,7 @@ def _built(x: Fragment, name: str, axis: int) -> Fragment:
         ReduceOp.OPERATION_NAME,
         results=[kind],
         operands=[x.value],
-        attributes={"axis": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), axis)},
+        attributes={"axis": as_attribute(axis)},
         regions=1,
     )
     with ir.InsertionPoint(made.regions[0].blocks.append(element, element)) as at:

@@ -7,7 +7,7 @@ from weft.language.values.dtypes import NUMBERS, DType, i32
 from weft.language.values.fragments import Fragment
 from weft.language.values.scalars import Scalar
 from weft.layout import Layout
-from weft.mlir import arith, ir, vector
+from weft.mlir import ir
 from weft.passes.builders import emit, fragment_registers, registers
 
 
@@ -31,10 +31,7 @@ class Coordinates(Fragment):
 
     @property
     def lane(self) -> ir.Value:
-        kind = ir.VectorType.get([len(self.offsets)], i32.type)
-        offsets = [ir.IntegerAttr.get(i32.type, each) for each in self.offsets]
-        constants = arith.constant(kind, ir.DenseElementsAttr.get(offsets, kind))
-        return arith.addi(vector.broadcast(kind, self.base.value), constants)
+        return registers.offset(self.offsets, self.base.value)
 
     @property
     def dtype(self) -> DType:
@@ -49,12 +46,10 @@ class Coordinates(Fragment):
 
 def of_lanes(like: Fragment, axis: int = 0) -> Coordinates:
     """The coordinates of each lane's elements, in the layout of the fragment."""
-    digits = fragment_registers.lane_digits(like.layout, like.shape)
-    if digits is None:
+    if (found := registers.coordinates(like.layout, like.shape, axis)) is None:
         raise mistake(f"the lanes of {like} have no regular coordinates: its layout is {like.layout}")
-    base = Scalar(emit.value(fragment_registers.lane_coordinate(digits[axis])))
-    offsets = tuple(at[axis] for at in registers.registers_of(like.layout, like.shape))
-    return Coordinates(base, offsets, like.shape, like.layout)
+    offsets, base = found
+    return Coordinates(Scalar(emit.value(base)), offsets, like.shape, like.layout)
 
 
 def row(like: Fragment) -> Fragment:
