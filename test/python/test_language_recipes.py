@@ -25,6 +25,7 @@ dropout = example("language_dropout")
 routing = example("language_routing")
 convolution = example("language_convolution")
 threshold = example("language_threshold")
+signals = example("language_signals")
 
 
 def clean(report):
@@ -240,3 +241,17 @@ def of_stream_k(arch):
 def test_kernels_written_from_the_page(kernel, arch):
     report, right = kernel(arch)
     assert right and not report.findings
+
+
+@pytest.mark.each_value(1)
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90", "sm_90a", "sm_100a"])
+def test_ctas_add_up_parts_in_order_and_reset_their_signals(arch):
+    rng = np.random.default_rng(0)
+    a, b = (rng.standard_normal((rows, 600)).astype(BF16) for rows in (100, 136))
+    done, results = np.zeros(4, np.int32), []
+    for seed in range(2):  # of the order of warps
+        d = np.full((100, 136), np.nan, np.float32)
+        clean(signals.split_gemm.emulate(a, b, d, done, arch=arch, splits=3, seed=seed))
+        assert np.allclose(d, a.astype(float) @ b.astype(float).T, atol=1e-3) and not done.any()
+        results.append(d)
+    assert np.array_equal(*results)
