@@ -7,7 +7,6 @@ from typing import Any
 from weft.dialects import tcgen05, tile
 from weft.dialects.element_types import PTX_INPUTS, PTX_SCALES
 from weft.dialects.tile_async import GemmAsyncOp
-from weft.dialects.tile_roles import RoleOp
 from weft.dialects.tile_types import TMEM, is_buffer, is_tensor_buffer
 from weft.isa.tcgen05 import mma_rows as isa
 from weft.isa.tcgen05.descriptors import KINDS, PLAIN_FIELDS, SCALED_FIELDS
@@ -43,25 +42,8 @@ def _accumulator_memory(op: GemmAsyncOp) -> str | None:
 
 
 def _exec_scope(op: GemmAsyncOp) -> str | None:
-    """One thread, or a warp of which one is elected; or one thread of each warpgroup of a role, each with its
-    own C.
-    """
-    scope = active_threads.scope(op)
-    if scope in ("thread", "warp"):
-        return None
-    each = _is_of_warpgroup(op.c) and active_threads.one_of_each_warp(op)
-    if each and len(active_threads.warps_in_warpgroups(op) or ()) == 1:
-        return None
-    return f"needs one thread or one warp, got exec_scope {scope}"
-
-
-def _is_of_warpgroup(buffer: ir.Value) -> bool:
-    """Whether a buffer is the stage that has the number of the warpgroup in its role."""
-    owner = None if isinstance(buffer.owner, ir.Block) else buffer.owner.opview
-    if not isinstance(owner, tile.StageOp) or not isinstance(owner.index.owner, ir.Block):
-        return False
-    role = owner.index.owner.owner.opview
-    return isinstance(role, RoleOp) and not role.by_warps
+    scope = active_threads.scope_of(op, op.c)
+    return None if scope in ("thread", "warp") else f"needs one thread or one warp, got exec_scope {scope}"
 
 
 def _unscaled(op: GemmAsyncOp) -> str | None:

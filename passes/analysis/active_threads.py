@@ -8,6 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from weft.dialects.instruction import InstructionOp
+from weft.dialects.tile_buffers import StageOp
+from weft.dialects.tile_roles import RoleOp
 from weft.isa.chips import LANES, WARPGROUP, WARPS
 from weft.mlir import constant, ir, nvvm
 from weft.passes.analysis import uniformity
@@ -48,6 +50,20 @@ def scope(op: ir.OpView) -> str:
     if whole and len(numbers) == WARPGROUP and numbers[0] % WARPGROUP == 0:
         return "warpgroup"
     return f"{len(numbers)} threads"
+
+
+def scope_of(op: ir.OpView, tensor: ir.Value) -> str:
+    """Who executes an operation on a buffer of tensor memory. It is also "thread" for one thread of each
+    warpgroup of a role, of the same warp, each with a buffer of its own.
+    """
+    of_all = scope(op)
+    owner = None if isinstance(tensor.owner, ir.Block) else tensor.owner.opview
+    if of_all in ("thread", "warp") or not isinstance(owner, StageOp) or not one_of_each_warp(op):
+        return of_all
+    of_warpgroup = isinstance(owner.index.owner, ir.Block)  # the stage has its number in the role
+    role = owner.index.owner.owner.opview if of_warpgroup else None
+    alone = isinstance(role, RoleOp) and not role.by_warps and len(warps_in_warpgroups(op) or ()) == 1
+    return "thread" if alone else of_all
 
 
 def one_of_each_warp(op: ir.OpView) -> bool:

@@ -59,7 +59,7 @@ class Plan:
 
 def copy(op: ir.OpView) -> None:
     """A `tile.copy_tmem`."""
-    scope = active_threads.scope(op)
+    scope = active_threads.scope_of(op, op.destination)
     if scope not in ("thread", "warp"):
         raise refuse(op, f"expects one thread or a warp, got exec_scope {scope}")
     found = plan(op.source.type, op.destination.type)

@@ -27,14 +27,14 @@ def _line(code):
     return next((n for n, line in enumerate(lines, 1) if line.endswith("# here")), len(lines))
 
 
-def refused(folder, code, message, names):
+def refused(folder, code, message, names, arch=None):
     """Where compiling a kernel is refused with this message, which must be in the line of the mistake."""
     file = folder / "mistake.py"
     file.write_text(code)
     scope = dict(names)
     exec(compile(code, file, "exec"), scope)
     with pytest.raises(weft.WeftError, match=message) as raised:
-        w.kernel()(scope["kernel"]).compile()
+        w.kernel()(scope["kernel"]).compile(arch=arch)
     where = raised.value.diagnostics[0].location
     assert (where.file, where.line) == (str(file), _line(code))
     return where

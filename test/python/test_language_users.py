@@ -224,7 +224,7 @@ b = w.shared(64, 64, w.bf16)
 with w.role():
     w.gemm(w.load(x[0, 0], (64, 64)), b)
 
-# a of w.gemm must have elements of one of w.f16, w.bf16, w.f32, w.e4m3, w.e5m2, w.i8, w.u8, got w.f64
+# a of w.gemm must have elements of one of w.f16, w.bf16, w.f32, w.e4m3, w.e5m2, .*, w.u8, got w.f64
 a = w.shared(64, 64, w.f64)
 with w.role():
     w.gemm(a, a)

@@ -69,7 +69,7 @@ def _checked(arg: object, want: MemrefArgument | PointerArgument | ScalarArgumen
         view = arg if isinstance(arg, ArrayView) else arrays.view(arg)
     except WeftError as error:
         raise WeftError(f"{argument}: {error}") from None
-    if _is_padded(view) and view.device == "cpu" and not want.writes:
+    if is_padded(view) and view.device == "cpu" and not want.writes:
         view = packed_copy(view)
     if (isinstance(want, PointerArgument) or want.contiguous) and is_contiguous(view):
         view = replace(view, strides=arrays.contiguous_strides(view.shape))
@@ -78,7 +78,7 @@ def _checked(arg: object, want: MemrefArgument | PointerArgument | ScalarArgumen
     return view
 
 
-def _is_padded(view: ArrayView) -> bool:
+def is_padded(view: ArrayView) -> bool:
     """Whether an array has a byte for each element of a type that kernels read packed."""
     return view.dtype in arrays.PACKED_BITS and not view.packed
 
@@ -239,7 +239,7 @@ def misfit(view: ArrayView, want: MemrefArgument | PointerArgument) -> str | Non
         return None
     if view.dtype != want.dtype:
         return f"expects elements of {want.dtype}, got {view.dtype}"
-    if _is_padded(view):
+    if is_padded(view):
         return f"expects packed elements of {want.dtype}, got a byte for each of them"
     if len(view.shape) != len(want.shape) or any(
         w is not None and w != f for w, f in zip(want.shape, view.shape, strict=True)

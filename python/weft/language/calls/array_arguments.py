@@ -11,27 +11,48 @@ from typing import Any
 
 import numpy as np
 
-from weft.errors import WeftError
+from weft.errors import WeftError, about
 from weft.language.calls.grids import ArraySizes, numbers_of
 from weft.language.calls.signatures import ArrayArgument, Signature
 from weft.language.values.dtypes import DType, i8, u8
 from weft.launch import arrays, overlaps
 from weft.launch.arrays import ArrayView
+from weft.launch.kernel_arguments import is_padded, packed_copy
 
 
-def in_bytes(value: object, kind: object) -> object:
-    """An array of bool as one of bytes in the same memory, of u8 if the argument's annotation says so,
-    otherwise of i8. Anything else as it is.
+def as_elements(signature: Signature, values: Sequence[object]) -> list[object]:
+    """The arguments, with arrays of bool as bytes in the same memory, of u8 if the annotation says so,
+    otherwise of i8; bytes (uint8) as the floats of at most 8 bits that the annotation names; and floats of
+    fewer bits packed.
     """
-    dtype = getattr(value, "dtype", None)
-    if dtype is None or arrays.type_name(dtype) != "i1":
+    result, torch = list(values), sys.modules.get("torch")
+    for number, (name, kind) in enumerate(signature.arguments.items()):
+        value: Any = values[number]
+        dtype = getattr(value, "dtype", None)
+        given = None if dtype is None else arrays.type_name(dtype)
+        if not isinstance(kind, ArrayArgument) or given not in ("i1", u8.name, *arrays.PACKED_BITS):
+            continue
+        if given != "i1":
+            with about(f"kernel {signature.name}: '{name}'"):
+                result[number] = _floats(value, given, kind.dtype)
+        elif torch is not None and isinstance(value, torch.Tensor):
+            result[number] = value.view(torch.uint8 if kind.dtype == u8 else torch.int8)
+        else:
+            result[number] = replace(arrays.view(value), dtype=(u8 if kind.dtype == u8 else i8).name)
+    return result
+
+
+def _floats(value: object, name: str, wanted: DType | None) -> object:
+    """An array of bytes as one of the wanted floats, and one with a byte for each float of fewer bits as
+    packed ones.
+    """
+    if name == u8.name and (wanted is None or not wanted.is_float or wanted.bits > u8.bits):
         return value
-    torch = sys.modules.get("torch")
-    unsigned = isinstance(kind, ArrayArgument) and kind.dtype == u8
-    if torch is not None and isinstance(value, torch.Tensor):
-        return value.view(torch.uint8 if unsigned else torch.int8)
-    view = value if isinstance(value, ArrayView) else arrays.view(value)
-    return replace(view, dtype=(u8 if unsigned else i8).name)
+    view = arrays.view(value)
+    if wanted is None or name != u8.name:
+        return packed_copy(view) if is_padded(view) and view.device == "cpu" else value
+    packed = wanted.name in arrays.PACKED_BITS
+    return view.unpacked_from(wanted.name) if packed else replace(view, dtype=wanted.name)
 
 
 @contextmanager

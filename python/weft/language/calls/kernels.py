@@ -114,8 +114,8 @@ class KernelFunction:
                 return
             with array_arguments.contiguous(self.signature, values) as taken:
                 kernel = self._compiled_for(taken, meta)
-                if call is not None and (plan := self._plans.add(call[0], kernel, taken)) is not None:
-                    stream = plans.current_stream(taken) if stream is None else stream
+                if call is not None and (plan := self._plans.add(call[0], kernel, args, taken)) is not None:
+                    stream = plans.current_stream(args) if stream is None else stream
                     if self._plans.queue((*call[:2], plan), taken, stream):
                         return
                 kernel(*taken, stream=stream, on=on, findings=findings)
@@ -264,8 +264,7 @@ class KernelFunction:
         """The arguments of a call in order, and its meta-parameters."""
         tracing_state.refuse_within(f"a kernel can't call kernel {self.signature.name}")
         values, meta = self.signature.positional(args, named)
-        kinds = self.signature.arguments.values()
-        return [array_arguments.in_bytes(*each) for each in zip(values, kinds, strict=True)], meta
+        return array_arguments.as_elements(self.signature, values), meta
 
     def _compiled_for(
         self, values: Sequence[object], meta: Mapping[str, object], arch: str | None = None

@@ -64,9 +64,11 @@ class Plans:
         plan.launch(handle, *addresses)
         return True
 
-    def add(self, key: Hashable, kernel: Kernel, args: Sequence[Any]) -> Plan | None:
-        """Prepares the launch of a kernel for arguments like these; None for arrays of the CPU."""
-        views, aligned = checked(kernel.launch, args)
+    def add(self, key: Hashable, kernel: Kernel, args: Sequence[Any], values: Sequence[Any]) -> Plan | None:
+        """Prepares the launch of a kernel for arguments like these, which it takes as `values`; None for
+        arrays of the CPU.
+        """
+        views, aligned = checked(kernel.launch, values)
         of_arrays = [view for view in views if isinstance(view, ArrayView)]
         if not aligned or any(view.device != "cuda" for view in of_arrays):
             return None

@@ -12,6 +12,7 @@ from weft.isa.family import Registers
 from weft.isa.mma import SYNC, Sync
 from weft.isa.wgmma import columns_complaint
 from weft.language.messages.mistakes import mistake
+from weft.language.values.block_scales import BlockScales
 from weft.language.values.buffers import Buffer
 from weft.language.values.fragments import Fragment
 from weft.layout import Layout
@@ -32,6 +33,10 @@ class Product(Protocol):
     where: Location | None
 
 
+Scales = tuple[BlockScales, BlockScales] | None
+"""The block scales of a product, if it has some: those of A and of B."""
+
+
 class Multiplier:
     """The products of a kernel, and what is known about them where its trace is now."""
 
@@ -47,7 +52,12 @@ class Multiplier:
         """Called at the end of the kernel."""
 
     def start(
-        self, a: Buffer | Fragment, b: Buffer, sums: Fragment | Product | None, kind: ir.Type
+        self,
+        a: Buffer | Fragment,
+        b: Buffer,
+        sums: Fragment | Product | None,
+        kind: ir.Type,
+        scales: Scales = None,
     ) -> tuple[ir.Value | None, object]:
         """Starts a product whose sums have this type. They are added to a fragment, to a pending product, or
         to nothing (None). Returns their SSA value and their region of tensor memory, one of them None.
@@ -98,7 +108,12 @@ class WgmmaProducts(Multiplier):
     operand_bits = 8, 16
 
     def start(
-        self, a: Buffer | Fragment, b: Buffer, sums: Fragment | Product | None, kind: ir.Type
+        self,
+        a: Buffer | Fragment,
+        b: Buffer,
+        sums: Fragment | Product | None,
+        kind: ir.Type,
+        scales: Scales = None,
     ) -> tuple[ir.Value, None]:
         check_order(a, b)
         if complaint := columns_complaint(PTX_INPUTS.get(a.dtype.name, a.dtype.name), b.shape[1]):
@@ -138,7 +153,12 @@ class WarpProducts(Multiplier):
         self._chip = chip
 
     def start(
-        self, a: Buffer | Fragment, b: Buffer, sums: Fragment | Product | None, kind: ir.Type
+        self,
+        a: Buffer | Fragment,
+        b: Buffer,
+        sums: Fragment | Product | None,
+        kind: ir.Type,
+        scales: Scales = None,
     ) -> tuple[ir.Value, None]:
         columns, form = kind.shape[1], self._form(a, b, kind)
         d, of_a, of_b, *_ = form.operands

@@ -4,21 +4,39 @@ from collections.abc import Iterator
 from typing import Any, NoReturn
 
 from weft.dialects import tile
+from weft.dialects.element_types import PTX_INPUTS, PTX_SCALES
 from weft.dialects.tile import FragmentType
 from weft.ir import callers
+from weft.isa import block_scales
 from weft.language.capture import trace
 from weft.language.capture.carried import Carried
 from weft.language.messages.mistakes import at, mistake
 from weft.language.operations.multipliers import WarpProducts
-from weft.language.values.buffers import Buffer
-from weft.language.values.dtypes import DType, bf16, e4m3, e5m2, f16, f32, i8, i32, u8
+from weft.language.values.block_scales import BlockScales
+from weft.language.values.buffers import Buffer, is_packed
+from weft.language.values.dtypes import (
+    BY_SHORT_NAME,
+    DType,
+    bf16,
+    e2m1,
+    e2m3,
+    e3m2,
+    e4m3,
+    e5m2,
+    f16,
+    f32,
+    i8,
+    i32,
+    u8,
+)
 from weft.language.values.fragments import Fragment
 from weft.language.values.scalars import dtype_of
 from weft.mlir import ir
 from weft.passes.builders import emit, registers
 
 _BY_RING = "in a role that writes a ring of such buffers (ring.write)"
-_MULTIPLIED = (f16, bf16, f32, e4m3, e5m2, i8, u8)
+_MULTIPLIED = (f16, bf16, f32, e4m3, e5m2, e3m2, e2m3, e2m1, i8, u8)
+_NARROW = {e4m3, e5m2, e3m2, e2m3, e2m1}
 
 
 class Pending(Carried):
@@ -79,7 +97,12 @@ class Pending(Carried):
 
 
 def gemm(
-    a: Buffer | Fragment, b: Buffer | Fragment, sums: Fragment | Pending | None = None
+    a: Buffer | Fragment,
+    b: Buffer | Fragment,
+    sums: Fragment | Pending | None = None,
+    *,
+    a_scales: BlockScales | None = None,
+    b_scales: BlockScales | None = None,
 ) -> Pending | Fragment:
     """Starts `a @ b`, or `sums + a @ b`, by the warpgroup. The result is pending until `w.wait`.
 
@@ -90,19 +113,65 @@ def gemm(
     `a` is a buffer of 64 (or a multiple) x K, or a fragment such as the sums of another product in 16 bits;
     `b` is a buffer of K x N. Either may be transposed: `b.T`. `sums` may be pending itself. Buffers must not
     be released, and must not change, before the product is finished.
+
+    `a_scales` and `b_scales` are the block scales of the rows of `a` and of the columns of `b` (PTX ISA,
+    "Block Scaling"): buffers of a ring, made by `w.block_scales`.
     """
-    if isinstance(a, Fragment) and isinstance(b, Fragment) and a.is_free and b.is_free:
+    is_scaled = (a_scales, b_scales) != (None, None)
+    if isinstance(a, Fragment) and isinstance(b, Fragment) and a.is_free and b.is_free and not is_scaled:
         return _of_tiles(a, b, sums)
     current, kind = trace.current(), _checked("w.gemm", a, b, sums)
-    value, region = current.multiplier.start(a, b, sums, kind)
+    scales = _checked_scales(a, b, a_scales, b_scales) if is_scaled else None
+    value, region = current.multiplier.start(a, b, sums, kind, scales)
     current.groups += 1
     asynchronous = not isinstance(current.multiplier, WarpProducts)
     if region is None and asynchronous:
         current.meet()  # a whole warpgroup executes wgmma together
-    for each in (a, b):
-        if asynchronous and isinstance(each, Buffer) and each.slot is not None:
+    for each in (a, b, *(scales or ())):
+        if asynchronous and not isinstance(each, Fragment) and each.slot is not None:
             each.slot.multiplied(current.groups)
     return Pending(kind, value, current.groups, region)
+
+
+def _checked_scales(
+    a: Buffer | Fragment, b: Buffer | Fragment, of_a: Any, of_b: Any
+) -> tuple[BlockScales, BlockScales]:
+    """The block scales of a product. Raises WeftError for those that it can't have."""
+    for name, each in (("a", of_a), ("b", of_b)):
+        if not isinstance(each, BlockScales):
+            raise mistake(
+                f"{name}_scales must be a buffer of a ring, as {name}_scales=w.block_scales(rows, depth, "
+                f"type) makes it, got {each}"
+            )
+        each.check_full()
+    if not isinstance(a, Buffer):
+        raise mistake(f"a of w.gemm with block scales must be a buffer of a ring, got {a}")
+    packed, (m, k), (_, n) = is_packed(a), a.shape, b.shape
+    types = {PTX_INPUTS[each.dtype.name] for each in (a, b)}
+    of_type = (each for each in block_scales.SCALINGS if each.scale == PTX_SCALES[of_a.dtype.name])
+    scaling = next((each for each in of_type if types <= set(each.elements) and each.packed == packed), None)
+    if of_a.dtype != of_b.dtype or scaling is None:
+        kinds = "; ".join(map(_scaled_kind, block_scales.SCALINGS))
+        got = f"{of_a.dtype} and {of_b.dtype} of elements of {a.dtype} and {b.dtype}"
+        raise mistake(f"block scales must be those of one of these kinds, got {got}: {kinds}")
+    if m % block_scales.ROWS:
+        rows = block_scales.ROWS
+        raise mistake(f"a must have a multiple of {rows} rows for each warpgroup with block scales, got {m}")
+    for name, extent, what, each in (("a", m, "rows", of_a), ("b", n, "columns", of_b)):
+        groups = k // scaling.group
+        if each.groups != groups or each.count < extent:
+            rows = -(-extent // block_scales.ROWS) * block_scales.ROWS
+            raise mistake(
+                f"{name}_scales must have {groups} scales of each of the {extent} {what} of {name}, got "
+                f"{each}: use w.block_scales({rows}, {k}, {each.dtype})"
+            )
+    return of_a, of_b
+
+
+def _scaled_kind(scaling: block_scales.BlockScaling) -> str:
+    """A kind of products with block scales, in a message."""
+    names = ", ".join(str(BY_SHORT_NAME[each]) for each in scaling.elements)
+    return f"{names} with one scale of {BY_SHORT_NAME[scaling.scale.removeprefix('u')]} for {scaling.group}"
 
 
 def _of_tiles(a: Fragment, b: Fragment, sums: object) -> Fragment:
@@ -167,7 +236,12 @@ def _checked_types(caller: str, a: Buffer | Fragment, b: Buffer | Fragment) -> t
         if dtype not in _MULTIPLIED:
             types = ", ".join(map(str, _MULTIPLIED))
             raise mistake(f"{operand} of {caller} must have elements of one of {types}, got {dtype}")
-    if a.dtype != b.dtype and {a.dtype, b.dtype} not in ({e4m3, e5m2}, {i8, u8}):
+    if isinstance(a, Buffer) and isinstance(b, Buffer) and is_packed(a) != is_packed(b):
+        raise mistake(
+            f"elements of {a.dtype} and {b.dtype} must be filled in one ring, where each has a byte, to be "
+            "multiplied"
+        )
+    if a.dtype != b.dtype and not any({a.dtype, b.dtype} <= kinds for kinds in (_NARROW, {i8, u8})):
         remedy = f"load one of them, convert it with .to, and store it to a buffer, {_BY_RING}"
         if isinstance(a, Fragment) and b.dtype.bits == 16:
             remedy = f"convert a with .to({b.dtype})"

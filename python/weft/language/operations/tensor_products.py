@@ -10,7 +10,8 @@ the latest of those that must have ended.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from math import prod
 from typing import Any
 
 from weft.dialects import tcgen05, tile
@@ -18,13 +19,14 @@ from weft.dialects.tile import BufferType
 from weft.errors import Diagnostic, Location, WeftError
 from weft.ir import callers
 from weft.isa.chips import WARPS, describe
+from weft.isa.tcgen05 import tensor_layouts
 from weft.isa.tcgen05.mma_rows import I8_CHIPS
-from weft.isa.tcgen05.tensor_layouts import COLUMN_BITS, COLUMNS, LANES, PART, SHAPE_LANES
+from weft.isa.tcgen05.tensor_layouts import COLUMN_BITS, COLUMNS, LANES, PART, SCALES_OF_COLUMN, SHAPE_LANES
 from weft.language.capture import trace
 from weft.language.messages.mistakes import at, mistake
-from weft.language.operations.multipliers import Multiplier, Product, check_order
+from weft.language.operations.multipliers import Multiplier, Product, Scales, check_order
 from weft.language.operations.roles import one_thread, warpgroup_barrier
-from weft.language.values.buffers import Buffer
+from weft.language.values.buffers import Buffer, is_packed
 from weft.language.values.dtypes import f32
 from weft.language.values.fragments import Fragment
 from weft.layout import Iter, Layout
@@ -77,6 +79,7 @@ class TensorProducts(Multiplier):
         self._free = list[Region]()
         self._operands = list[tuple[int, int, Region]]()  # that products read: their groups, and loops
         self._regions = list[Region]()
+        self._scales = dict[object, ir.Value]()  # the buffers of block scales
 
     # The memory of the kernel
 
@@ -131,10 +134,20 @@ class TensorProducts(Multiplier):
     # Products
 
     def start(
-        self, a: Buffer | Fragment, b: Buffer, sums: Fragment | Product | None, kind: ir.Type
+        self,
+        a: Buffer | Fragment,
+        b: Buffer,
+        sums: Fragment | Product | None,
+        kind: ir.Type,
+        scales: Scales = None,
     ) -> tuple[None, Region]:
-        if b.dtype == f32:
+        if b.dtype == f32 or min(a.dtype.bits, b.dtype.bits) < 8:
             check_order(a, b)
+        if scales is None and is_packed(b):
+            raise mistake(
+                f"w.gemm of {b.dtype} and {b.dtype} needs a_scales and b_scales: w.block_scales makes their "
+                "buffers in the ring"
+            )
         if not b.dtype.is_float and self._trace.chip not in I8_CHIPS:
             raise mistake(
                 f"w.gemm of {b.dtype} needs {describe(I8_CHIPS)} among chips with tcgen05, got "
@@ -161,10 +174,34 @@ class TensorProducts(Multiplier):
             if stores:
                 tcgen05.fence(kind="after_thread_sync")
             accumulates = arith.constant(emit.i1(), int(sums is not None))
-            tile.gemm_async(left, b.value, d, accumulates, transpose_a=transposed, transpose_b=b.transposed)
+            tile.gemm_async(
+                *(left, b.value, d, accumulates, *self._loaded(scales, b.shape[1])),
+                transpose_a=transposed,
+                transpose_b=b.transposed,
+            )
             tile.commit(self._ring(), self._slot(self._count.number)[0])
         self._count.filled = (emit.value(emit.add(self._count.number, 1)),)
         return None, region
+
+    def _loaded(self, scales: Scales, columns: int) -> list[ir.Value]:
+        """Block scales that the thread copies to tensor memory for its next product, after its last one."""
+        loaded, counts = list[ir.Value](), (LANES, columns)
+        for number, (each, count) in enumerate(zip(scales or (), counts, strict=False)):
+            role, kind = self._trace.role, each.value.type
+            assert role is not None
+            key = role.first, self._trace.warp, number, kind
+            if key not in self._scales:
+                layout = Layout.parse(tensor_layouts.scales(*kind.shape))
+                step = prod(kind.shape) // LANES * SCALES_OF_COLUMN
+                of_all = replace(layout, shard=(Iter(role.warpgroups, step, "TCol"), *layout.shard))
+                with ir.InsertionPoint(self._marker):
+                    self._scales[key] = tile.alloc(
+                        BufferType.of((role.warpgroups, *kind.shape), kind.element_type, of_all, "tmem")
+                    )
+            buffer = tile.stage(self._scales[key], role.number)
+            tile.copy_tmem(each.value, buffer)
+            loaded.append(each.of_rows(buffer, count))
+        return loaded
 
     def _operand(self, a: Fragment) -> ir.Value:
         """The buffer with a fragment as left operand of the next product."""

@@ -11,21 +11,22 @@ from weft.dialects.schedule import SWIZZLES
 from weft.dialects.tile import BufferType
 from weft.errors import shown
 from weft.isa.chips import CHIPS
-from weft.isa.tensor_map import BOX_ALIGNMENT, SWIZZLED_ROWS
+from weft.isa.tensor_map import BOX_ALIGNMENT, EXPANDED_ROW, SWIZZLED_ROWS
 from weft.language.capture import trace
 from weft.language.capture.carried import Carried
 from weft.language.messages.mistakes import check_value, mistake
 from weft.language.operations import clusters
 from weft.language.operations.gathers import Gathered, check_index
 from weft.language.operations.roles import once
-from weft.language.values.dtypes import DType, i1, i8, i32
+from weft.language.values.dtypes import COPIED, DType, i1, i8, i32
 from weft.language.values.fragments import Fragment
 from weft.language.values.scalars import Loaded, Scalar, as_scalar, dtype_of, operand
 from weft.layout import Layout
 from weft.mlir import ir, llvm
 from weft.passes.builders import addresses, emit
 from weft.passes.builders.shared_tiles import Point, SharedTile
-from weft.passes.kernels.matrices import panels
+from weft.passes.builders.tcgen05_operands import BYTE, container_bits
+from weft.passes.kernels.matrices import narrow_panels, panels
 
 
 class Element(Loaded):
@@ -222,6 +223,8 @@ class Buffer(Carried):
     def read_by_lanes(self) -> None:
         """Notes that lanes read it, not only products."""
         self.check_full()
+        if self.dtype in COPIED:
+            raise mistake(f"lanes can't read or write {self}: only w.gemm takes elements of {self.dtype}")
         if self.ring is not None:
             self.ring.read_by_lanes()
 
@@ -236,6 +239,8 @@ class Buffer(Carried):
         step = gcd(count, whole[axis]) if is_legal else 0
         name = ("rows", "columns")[axis]
         size_text = f"{whole[axis]} {name}"
+        if self.dtype.bits < 8 and axis != self.transposed and count != whole[axis]:
+            raise mistake(f"a part of {self} must have all of its {size_text}, got {shown(count)}")
         axis ^= int(self.transposed)
         if not is_legal or (step < count and (axis == 1 or step % SWIZZLED_ROWS)):
             raise mistake(f"a part must divide the {size_text} of the tile, got {shown(count)}")
@@ -291,14 +296,20 @@ class Buffer(Carried):
 def shared(rows: int, columns: int, dtype: DType) -> Buffer:
     """A tile in shared memory, for the whole kernel. Make it before the first role."""
     trace.current().check_before_roles("a buffer")
+    if dtype in COPIED:
+        raise mistake(f"a buffer of {dtype} must be one of a ring, which ring.fill copies to")
     kind = buffer_type(rows, columns, dtype)
     check_room(f"a buffer of {rows} x {columns} {dtype} takes", kind.bytes)
     with trace.current().before_barriers():
         return Buffer(tile.alloc(kind))
 
 
-def buffer_type(rows: int, columns: int, dtype: DType, stages: int | None = None) -> ir.Type:
-    """The type of a tile, or of several: in panels as wide as the widest swizzle that a row fills."""
+def buffer_type(
+    rows: int, columns: int, dtype: DType, stages: int | None = None, *, expanded: bool = False
+) -> ir.Type:
+    """The type of a tile, or of several: in panels as wide as the widest swizzle that a row fills. With
+    `expanded`, elements of 4 bits have a byte each, as those of 6 bits do.
+    """
     for name, value in (("rows", rows), ("columns", columns)):
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
             raise mistake(f"{name} of a buffer must be a positive number that Python knows, got {value}")
@@ -306,8 +317,10 @@ def buffer_type(rows: int, columns: int, dtype: DType, stages: int | None = None
         raise mistake(f"the type of a buffer's elements must be one such as w.bf16, got {shown(dtype)}")
     if dtype == i1:
         raise mistake(f"the type of a buffer's elements can't be {i1}: use {i8}, with 0 and 1")
-    if not any(columns * dtype.bytes % width == 0 for width in SWIZZLES):
-        least = min(SWIZZLES) // dtype.bytes
+    expanded |= dtype.bits == 6
+    widths = [EXPANDED_ROW] if expanded else [width * 8 // dtype.bits for width in SWIZZLES]
+    if not any(columns % width == 0 for width in widths):
+        least = min(widths)
         instead = "as copies fill what is outside of an array with 0"
         if stages is None and rows > 1 and rows * columns % least == 0:
             instead += (
@@ -317,15 +330,22 @@ def buffer_type(rows: int, columns: int, dtype: DType, stages: int | None = None
             f"columns of a buffer of {dtype} must be a multiple of {least}, got {columns}: use "
             f"{-(-columns // least) * least}, {instead}"
         )
-    if rows == 1:  # for lanes, which load vectors in any order
+    if rows == 1 and dtype not in COPIED:  # for lanes, which load vectors in any order
         step = -(-columns * dtype.bytes // BOX_ALIGNMENT) * BOX_ALIGNMENT // dtype.bytes  # of stages, for TMA
         text = f"S[({stages or 1},1,{columns}):({step},{columns},1)]"
+    elif dtype.bits < 8:
+        text = narrow_panels(rows, columns, dtype.bits, stages or 1, expanded=expanded)
     else:
         text = panels(rows, columns, dtype.bytes, stages or 1)
     type_of_stages = BufferType.of((stages or 1, rows, columns), dtype.type, Layout.parse(text))
     one = type_of_stages if stages is not None else tile.stage_type(type_of_stages)
     assert one is not None
     return one
+
+
+def is_packed(buffer: Buffer) -> bool:
+    """Whether two elements share a byte."""
+    return container_bits(buffer.value.type) < BYTE
 
 
 def stages_complaint(kind: ir.Type) -> str | None:

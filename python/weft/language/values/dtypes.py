@@ -77,6 +77,10 @@ f16 = DType("f16", "f16")
 bf16 = DType("bf16", "bf16")  # with the exponent of f32
 e4m3 = DType("f8E4M3FN", "e4m3")  # 3 bits of fraction, without infinities
 e5m2 = DType("f8E5M2", "e5m2")  # 2 bits of fraction
+e3m2 = DType("f6E3M2FN", "e3m2")
+e2m3 = DType("f6E2M3FN", "e2m3")
+e2m1 = DType("f4E2M1FN", "e2m1")
+e8m0 = DType("f8E8M0FNU", "e8m0")  # powers of 2
 i64 = DType("i64", "i64")
 i32 = DType("i32", "i32")
 i16 = DType("i16", "i16")
@@ -86,8 +90,11 @@ u32 = DType("ui32", "u32")
 u16 = DType("ui16", "u16")
 u8 = DType("ui8", "u8")
 i1 = DType("i1", "i1")
+COPIED = (e3m2, e2m3, e2m1, e8m0)
+"""The types without numbers or tiles in registers: only copies and products take their elements."""
 DTYPES = {
-    each.name: each for each in (f64, f32, f16, bf16, e4m3, e5m2, i64, i32, i16, i8, u64, u32, u16, u8, i1)
+    each.name: each
+    for each in (f64, f32, f16, bf16, e4m3, e5m2, *COPIED, i64, i32, i16, i8, u64, u32, u16, u8, i1)
 }
 BY_SHORT_NAME = {each.shown: each for each in DTYPES.values()}
 
@@ -126,7 +133,11 @@ def instead_of(dtype: object) -> str:
 
 
 def checked_type(dtype: object) -> DType:
-    """An element type. Raises WeftError for anything else, with the type that it may stand for."""
+    """The type of numbers, or of a tile's elements. Raises WeftError for anything else, with the type that it
+    may stand for.
+    """
     if isinstance(dtype, DType):
+        if dtype in COPIED:
+            raise mistake(f"numbers and tiles in registers can't be of {dtype}, which only ring.fill copies")
         return dtype
     raise mistake(f"expects an element type of w, {instead_of(dtype)}")

@@ -16,7 +16,7 @@ from weft.language.operations.gathers import Gathered
 from weft.language.operations.gathers import checked as gathered
 from weft.language.operations.roles import once
 from weft.language.values.bounds import existing
-from weft.language.values.dtypes import DType, i32
+from weft.language.values.dtypes import COPIED, DType, i32
 from weft.language.values.foreign import Foreign
 from weft.language.values.fragments import Fragment
 from weft.language.values.scalars import Loaded, Scalar, as_scalar, dtype_of, operand
@@ -85,8 +85,10 @@ class Matrix(Fixed, Foreign):
         """The number of matrices of a batch, or of a batch of batches."""
         return math.prod(self.shape[:-2])
 
-    def __getitem__(self, indices: object) -> "Place | Gathered":
+    def __getitem__(self, indices: object) -> "TilePlace | Gathered":
         checked = self._indices(indices)
+        if self.dtype in COPIED:
+            return CopiedPlace(self, checked)
         if any(isinstance(each, Fragment) for each in checked):
             return gathered(self, checked)
         return Place(self, checked)
@@ -147,35 +149,16 @@ def _first(index: object) -> str:
     return "0" if start is None else str(start) if isinstance(start, int) else "…"
 
 
-class Place(Loaded):
-    """An element of an array, or the first element of a tile. In arithmetic, it is the element's value."""
+class TilePlace:
+    """The first element of a tile or vector of an array."""
 
     def __init__(self, matrix: Matrix, indices: tuple[Scalar, ...]) -> None:
         self.matrix, self.indices = matrix, indices
-        self.element = None
-        if len(indices) == matrix.rank:
-            # At once, so that the element is that of now. Removed at the end if nothing needs it.
-            load = memref.load(matrix.value, [emit.as_index(each.value) for each in indices])
-            trace.current().removable.append((load, [load.owner]))
-            self.element = Scalar(load)
 
     @property
     def dtype(self) -> DType:
         """The type of the array's elements."""
         return self.matrix.dtype
-
-    def loaded(self) -> Scalar:
-        """The element."""
-        if self.element is None:
-            rank, got = self.matrix.rank, len(self.indices)
-            raise mistake(f"an element of '{self.matrix.name}' has {rank} indices, got {got}")
-        self.matrix.check_element(self.indices)
-        return self.element
-
-    def noun(self) -> str:
-        return f"an element of {self.matrix}"
-
-    # As the first element of a tile or vector
 
     def check_matrix(self, instead: str) -> None:
         """Raises WeftError for an array of one dimension, which has no tiles."""
@@ -223,14 +206,14 @@ class Place(Loaded):
             return member
         return matrices.with_rows(member, emit.select(has_matrix, matrices.size(member, 0), 0))
 
-    def map(self, buffer: ir.Type) -> ir.Value:
-        """The matrix as TMA copies it to and from buffers of this type."""
-        self.check_aligned(columns=True)
+    def map(self, buffer: ir.Type, chunk: int = 0) -> ir.Value:
+        """The matrix as TMA copies it to and from buffers of this type, in chunks if that isn't 0."""
+        self.check_aligned(columns=not chunk)
         maps = trace.current().maps
         key = self.matrix.value, buffer
         if key not in maps:
             with trace.current().at_entry():
-                maps[key] = tile.tensor_map(self.matrix.value, buffer)
+                maps[key] = tile.tensor_map(self.matrix.value, buffer, chunk=chunk)
         return matrices.map_of_member(self.matrix.value, maps[key], *self.member)
 
     def check_aligned(self, *, columns: bool = False) -> None:
@@ -240,7 +223,7 @@ class Place(Loaded):
         if self.matrix.rank < 2:
             raise mistake(f"TMA copies matrices, got the vector '{self.matrix.name}': use w.load_row")
         by = "TMA" if trace.current().has_tma else "cp.async"
-        elements = ROW_BYTES // self.dtype.bytes
+        elements = ROW_BYTES * 8 // self.dtype.bits
         column = mlir.constant(self.indices[-1].value) if len(self.indices) == self.matrix.rank else 0
         if columns and column and column % elements:
             raise mistake(
@@ -254,3 +237,40 @@ class Place(Loaded):
                 f"the array wider, to a multiple of {elements} elements of {self.dtype}, and pass a view of "
                 "its columns; or copy by w.load, in a role that writes the stages of a ring (ring.write)"
             )
+
+
+class Place(TilePlace, Loaded):
+    """An element of an array, or the first element of a tile. In arithmetic, it is the element's value."""
+
+    def __init__(self, matrix: Matrix, indices: tuple[Scalar, ...]) -> None:
+        super().__init__(matrix, indices)
+        self.element = None
+        if len(indices) == matrix.rank:
+            # At once, so that the element is that of now. Removed at the end if nothing needs it.
+            load = memref.load(matrix.value, [emit.as_index(each.value) for each in indices])
+            trace.current().removable.append((load, [load.owner]))
+            self.element = Scalar(load)
+
+    def loaded(self) -> Scalar:
+        """The element."""
+        if self.element is None:
+            rank, got = self.matrix.rank, len(self.indices)
+            raise mistake(f"an element of '{self.matrix.name}' has {rank} indices, got {got}")
+        self.matrix.check_element(self.indices)
+        return self.element
+
+    def noun(self) -> str:
+        return f"an element of {self.matrix}"
+
+
+class CopiedPlace(TilePlace):
+    """The first element of a tile whose elements are no numbers of the language."""
+
+    def _refuse(self, *_: object) -> NoReturn:
+        raise mistake(f"expects a number, got {self}")
+
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _refuse
+    __neg__ = __lt__ = __le__ = __gt__ = __ge__ = __bool__ = __iter__ = to = bitcast = _refuse
+
+    def __str__(self) -> str:
+        return f"a place in {self.matrix} of {self.dtype}, from which only ring.fill copies"

@@ -20,15 +20,18 @@ from weft.language.calls.signatures import ALIGNMENT
 from weft.language.capture import carried, trace
 from weft.language.messages.mistakes import check_flag, mistake
 from weft.language.operations import clusters
+from weft.language.values.block_scales import BlockScales, ScaleKind, check_chip
 from weft.language.values.bounds import may_begin_before
 from weft.language.values.buffers import Buffer, buffer_type, check_room, stages_complaint
-from weft.language.values.dtypes import DType
-from weft.language.values.matrices import Place
+from weft.language.values.dtypes import COPIED, DType, e2m1, e2m3, e3m2, e4m3, e5m2, e8m0
+from weft.language.values.matrices import TilePlace
 from weft.language.values.stages import Slot, Takers
 from weft.mlir import ir, nvvm
 from weft.passes.builders import emit, thread_ids
 
 Kind = tuple[int, int, DType]  # rows, columns and the type of elements
+_BESIDE_BYTES = (e4m3, e5m2, e2m3, e3m2)
+"""The types beside which, in one ring, elements of 4 bits have a byte each, as their products need."""
 _TAKEN_NAMES = ("ring", "stage", "where", "held", "taken")  # of a stage's own attributes
 
 
@@ -48,7 +51,16 @@ class Ring(carried.Fixed, trace.Positions):
         self.is_shared = bool(shared)
         self.over = over
         """The ring in whose memory the stages are, if they aren't in their own."""
-        kinds = {name: buffer_type(*each, stages) for name, each in buffers.items()}
+        mixed = any(
+            dtype in _BESIDE_BYTES
+            for dtype in (each[2] for each in buffers.values() if not isinstance(each, ScaleKind))
+        )
+        kinds = {
+            name: each.types(stages)[0]
+            if isinstance(each, ScaleKind)
+            else buffer_type(*each, stages, expanded=mixed and each[2] == e2m1)
+            for name, each in buffers.items()
+        }
         if over is None:
             self._takers = Takers(self.name, takers)
             bytes_ = sum(kind.bytes for kind in kinds.values()) // stages
@@ -60,6 +72,11 @@ class Ring(carried.Fixed, trace.Positions):
             self._buffers: dict[str, ir.Value] = {
                 name: tile.alloc(kind, over=memory)
                 for (name, kind), memory in zip(kinds.items(), below, strict=True)
+            }
+            self._scales: dict[str, ir.Value] = {
+                name: tile.alloc(each.types(stages)[1], over=self._buffers[name])
+                for name, each in buffers.items()
+                if isinstance(each, ScaleKind)
             }
         self._where = callers.here()
         self._copied = not trace.current().has_tma
@@ -75,7 +92,7 @@ class Ring(carried.Fixed, trace.Positions):
 
     def _bytes(self, name: str) -> int:
         rows, columns, dtype = self.kinds[name]
-        return rows * columns * dtype.bytes
+        return rows * columns * dtype.bits // 8
 
     def fill(self, **places: Any) -> None:
         """Fills the next stage by TMA, when it is empty: each buffer from the first element of a tile, or
@@ -116,7 +133,7 @@ class Ring(carried.Fixed, trace.Positions):
                         self._start(name, each, of, barrier)
         self.filled = tile.advance(self._ring, *self.filled)
 
-    def _check_places(self, name: str, places: tuple[Place, ...]) -> None:
+    def _check_places(self, name: str, places: tuple[TilePlace, ...]) -> None:
         """Raises WeftError for what a buffer can't be filled from."""
         rows, columns, dtype = self.kinds[name]
         extent = columns if rows == 1 else rows
@@ -127,7 +144,7 @@ class Ring(carried.Fixed, trace.Positions):
             )
         self._check_parts(name, len(places))
         for place in places:
-            if not isinstance(place, Place):
+            if not isinstance(place, TilePlace):
                 raise mistake(
                     f"'{name}' must be filled from an element of an array, as a[row, k], got {shown(place)}"
                 )
@@ -150,7 +167,9 @@ class Ring(carried.Fixed, trace.Positions):
                 f"to multiples of {BOX_ALIGNMENT} bytes, got {bytes_}"
             )
 
-    def _parts(self, buffer: ir.Value, places: Place | tuple[Place, ...]) -> list[tuple[Place, ir.Value]]:
+    def _parts(
+        self, buffer: ir.Value, places: TilePlace | tuple[TilePlace, ...]
+    ) -> list[tuple[TilePlace, ir.Value]]:
         """The places from which a buffer, or parts of it, are filled, and these parts."""
         if not isinstance(places, tuple) or len(places) == 1:
             return [(places[0] if isinstance(places, tuple) else places, buffer)]
@@ -162,8 +181,12 @@ class Ring(carried.Fixed, trace.Positions):
             parts.append((place, tile.slice_(buffer, emit.value(row), emit.value(column), shape)))
         return parts
 
-    def _start(self, name: str, place: Place, part: ir.Value, barrier: ir.Value) -> None:
+    def _start(self, name: str, place: TilePlace, part: ir.Value, barrier: ir.Value) -> None:
         """Starts a copy by TMA: of a whole buffer, or of this CTA's share for all that share it."""
+        if isinstance(kind := self.kinds[name], ScaleKind):
+            source, row, column = kind.place(place, part.type)
+            tile.copy_async(source, row, column, part, barrier=barrier)
+            return
         if name not in self._shared:
             tile.copy_async(place.map(part.type), *place.corner, part, barrier=barrier)
             return
@@ -176,7 +199,9 @@ class Ring(carried.Fixed, trace.Positions):
         row, mask = emit.value(emit.add(row, first)), clusters.mask(axis)
         tile.copy_multicast(place.map(share.type), row, column, share, barrier, mask)
 
-    def _copy(self, places: dict[str, Place | tuple[Place, ...]], stage: ir.Value, phase: ir.Value) -> None:
+    def _copy(
+        self, places: dict[str, TilePlace | tuple[TilePlace, ...]], stage: ir.Value, phase: ir.Value
+    ) -> None:
         """Fills a stage by `cp.async` of all threads of the warpgroup."""
         tile.acquire(self._ring, stage, phase)
         for name, places_of in places.items():
@@ -398,8 +423,11 @@ class Ring(carried.Fixed, trace.Positions):
             raise WeftError(Diagnostic(wrong, self._where))
         return tile.stage(self._buffers[name], stage)
 
-    def buffer(self, name: str, stage: ir.Value, slot: Slot | None = None) -> Buffer:
-        """Returns a buffer of a stage, which may have been taken as a `slot`."""
+    def buffer(self, name: str, stage: ir.Value, slot: Slot | None = None) -> Buffer | BlockScales:
+        """Returns a buffer of a stage, or its block scales. The stage may have been taken as a `slot`."""
+        if name in self._scales:
+            scales = tile.stage(self._scales[name], stage)
+            return BlockScales(scales, 0, scales.type.shape[0], slot)
         return Buffer(self._part(name, stage), ring=self, slot=slot)
 
 
@@ -430,6 +458,10 @@ def ring(
     for name, each in buffers.items():
         if not isinstance(each, tuple) or len(each) != 3:
             raise mistake(f"'{name}' must be (rows, columns, type), got {shown(each)}")
+        if each[2] == e8m0 and not isinstance(each, ScaleKind):
+            raise mistake(f"'{name}' must be w.block_scales(rows, depth, {e8m0}), got {each}")
+        if each[2] in COPIED:
+            check_chip(f"elements of {each[2]}")
         if hasattr(Slot, name) or name in _TAKEN_NAMES or name.startswith("_"):
             raise mistake(f"a buffer can't be called '{name}', which stages have already")
     _check_over(over, stages, takers, buffers, shared)

@@ -1,0 +1,248 @@
+"""Products with block scales in `weft.language`: right in the emulator, without findings."""
+
+import runpy
+from pathlib import Path
+
+import language_mistakes
+import ml_dtypes
+import numpy as np
+import pytest
+
+import weft
+import weft.language as w
+from weft import reference
+
+ROOT = Path(__file__).resolve().parents[2]
+gemm_nvfp4 = runpy.run_path(str(ROOT / "examples" / "language_nvfp4_gemm.py"))["gemm_nvfp4"]
+
+
+@w.kernel(grid=lambda a, b, M, N: (w.ceil_div(a.rows, M), w.ceil_div(b.rows, N)), arch="sm_100a")
+def scaled(
+    a: w.In["m k"],
+    b: w.In["n k"],
+    a_scales: w.In["m_tiles k_bytes"],
+    b_scales: w.In["n_tiles k_bytes"],
+    d: w.Out["m n", w.f32],
+    *,
+    M=128,
+    N=128,
+    K=128,
+    warpgroups=1,
+):
+    of_b, rows = max(N, 128), M // warpgroups
+    ring = w.ring(
+        2,
+        takers=warpgroups,
+        a=(M, K, a.dtype),
+        b=(N, K, b.dtype),
+        a_scales=w.block_scales(M, K, a_scales.dtype),
+        b_scales=w.block_scales(of_b, K, b_scales.dtype),
+    )
+    row, column = w.cta(0) * M, w.cta(1) * N
+    with w.role(warpgroups=warpgroups) as me:
+        first, sums = me * rows, w.zeros((rows, N))
+        for _ in w.range(0, a.columns, K):
+            with ring.take() as stage:
+                a_part, of_a = stage.a.rows(first, rows), stage.a_scales.rows(first, rows)
+                b_part = stage.b_scales.rows(column % of_b, N)
+                sums = w.wait(w.gemm(a_part, stage.b.T, sums, a_scales=of_a, b_scales=b_part))
+        w.store(sums, d[row + first, column])
+    with w.role(), w.one_thread():
+        for k in w.range(0, a.columns, K):
+            of_tiles = a_scales[row, k], b_scales[column // of_b * of_b, k]
+            ring.fill(a=a[row, k], b=b[column, k], a_scales=of_tiles[0], b_scales=of_tiles[1])
+
+
+def quantized(kind, rows, k, seed, element=None):
+    numbers = np.random.default_rng(seed).standard_normal((rows, k))
+    return reference.quantize(numbers, kind, element=element)
+
+
+def check(d, a, b, bound=1e-6):
+    want = a.values @ b.values.T / (a.factor * b.factor)
+    assert np.abs(d - want).max() <= bound * np.abs(want).max()
+
+
+@pytest.mark.parametrize(
+    ("kinds", "shape", "meta"),
+    [
+        (("nvfp4", "nvfp4"), (130, 72, 352), {"K": 192}),
+        (("mxfp4", "mxfp4"), (1, 200, 160), {"N": 32}),
+        (("mxfp8", "mxfp8"), (300, 72, 208), {"M": 256, "N": 64, "warpgroups": 2}),
+        (("mxfp8:e5m2", "mxfp6"), (130, 40, 256), {}),
+        (("mxfp6:e3m2", "mxfp4"), (20, 130, 384), {"K": 256, "N": 64}),
+        pytest.param(("mxfp4", "mxfp8"), (257, 264, 640), {}, marks=pytest.mark.slow),
+        pytest.param(
+            ("mxfp4", "mxfp4"), (260, 130, 416), {"M": 256, "warpgroups": 2}, marks=pytest.mark.slow
+        ),
+        pytest.param(("nvfp4", "nvfp4"), (257, 130, 32), {"K": 64}, marks=pytest.mark.slow),
+    ],
+)
+def test_products_with_block_scales(kinds, shape, meta):
+    m, n, k = shape
+    a, b = (
+        quantized(kind.partition(":")[0], rows, k, rows, kind.partition(":")[2] or None)
+        for kind, rows in zip(kinds, (m, n), strict=True)
+    )
+    d = np.zeros((m, n), np.float32)
+    report = scaled.emulate(a.elements, b.elements, a.tiled_scales, b.tiled_scales, d, **meta)
+    assert not report.findings, report
+    check(d, a, b)
+
+
+def test_example_and_arrays_of_bytes():
+    a, b = (quantized("nvfp4", rows, 544, rows) for rows in (200, 136))
+    alpha, d = a.factor * b.factor, np.zeros((200, 136), ml_dtypes.bfloat16)
+    scales = [each.tiled_scales.view(np.uint8) for each in (a, b)]
+    report = gemm_nvfp4.emulate(a.packed, b.packed, *scales, d, alpha)
+    assert not report.findings, report
+    check(d.astype(float) / alpha, a, b, 2**-8)
+    assert gemm_nvfp4.compile().resources.spill_stores == 0
+    # The same products as the kernel of weft.matmul.
+    of_matmul = weft.matmul(
+        *(a.packed, b.packed),
+        transpose_b=True,
+        scales=(a.tiled_scales, b.tiled_scales),
+        kind="nvfp4",
+        alpha=alpha,
+        out_dtype="bf16",
+        arch="sm_100a",
+    )
+    assert np.array_equal(d.view(np.uint16), of_matmul.view(np.uint16))
+
+
+def test_tensors_of_pairs_of_elements():
+    torch = pytest.importorskip("torch")
+    a, b = (quantized("nvfp4", rows, 64, rows) for rows in (4, 8))
+    pairs = [torch.from_numpy(each.packed).view(torch.float4_e2m1fn_x2) for each in (a, b)]
+    scales = [torch.from_numpy(e.tiled_scales.view(np.uint8)).view(torch.float8_e4m3fn) for e in (a, b)]
+    d = torch.zeros(4, 8)
+    scaled(*pairs, *scales, d, on="emulator")
+    check(d.numpy(), a, b)
+
+
+PARAMETERS = "a: w.In['m k', w.e2m1], s: w.In['r c', w.e4m3], p: w.In['r d', w.e8m0]"
+MISTAKES = r"""
+# depth .* must be a multiple of 64, .* got 100: use 128
+w.block_scales(128, 100, w.e4m3)
+
+# depth .* must be a multiple of 128, .* got 64: use 128
+w.block_scales(128, 64, w.e8m0)
+
+# rows .* must be a multiple of 128, .* got 64: use 128
+w.block_scales(64, 64, w.e4m3)
+
+# block scales must be of one of w.e8m0, w.e4m3, got w.f32
+w.block_scales(128, 64, w.f32)
+
+# 's' must be w.block_scales\(rows, depth, w.e8m0\), got \(128, 16, w.e8m0\)
+w.ring(2, s=(128, 16, w.e8m0))
+
+# columns .* must be a multiple of 64, got 100: use 128
+w.ring(2, a=(128, 100, w.e2m1))
+
+# columns .* must be a multiple of 128, got 64: use 128
+w.ring(2, a=(128, 64, w.e3m2))
+
+# a buffer of w.e2m1 must be one of a ring
+w.shared(128, 128, w.e2m1)
+
+# tiles in registers can't be of w.e2m3
+w.zeros((64, 64), w.e2m3)
+
+# w.load expects a buffer.* from which only ring.fill copies
+w.load(a[0, 0], (64, 64))
+
+# expects a number, got a place in the array 'a' of w.e2m1
+a[0, 0] + 1
+
+# b_scales must be a buffer of a ring.* got None
+ring = w.ring(2, a=(128, 128, w.e2m1), b=(128, 128, w.e2m1), s=w.block_scales(128, 128, w.e4m3))
+with w.role():
+    stage = ring.take()
+    w.gemm(stage.a, stage.b.T, a_scales=stage.s)
+
+# a_scales must be a buffer of a ring.* got a buffer of 128 x 128 w.e2m1
+ring = w.ring(2, a=(128, 128, w.e2m1), b=(128, 128, w.e2m1), s=w.block_scales(128, 128, w.e4m3))
+with w.role():
+    stage = ring.take()
+    w.gemm(stage.a, stage.b.T, a_scales=stage.b)
+
+# w.gemm of w.e2m1 and w.e2m1 needs a_scales and b_scales
+ring = w.ring(2, a=(128, 128, w.e2m1), b=(128, 128, w.e2m1), s=w.block_scales(128, 128, w.e4m3))
+with w.role():
+    stage = ring.take()
+    w.gemm(stage.a, stage.b.T)
+
+# rows .* must be a multiple of 32 that divides 128, got 48
+ring = w.ring(2, a=(128, 128, w.e2m1), b=(128, 128, w.e2m1), s=w.block_scales(128, 128, w.e4m3))
+with w.role():
+    stage = ring.take()
+    stage.s.rows(0, 48)
+
+# lanes can't read or write a buffer of 128 x 128 w.e2m1
+ring = w.ring(2, a=(128, 128, w.e2m1), b=(128, 128, w.e2m1), s=w.block_scales(128, 128, w.e4m3))
+with w.role():
+    stage = ring.take()
+    w.load(stage.a)
+
+# must have all of its 128 columns, got 64
+ring = w.ring(2, a=(128, 128, w.e2m1), b=(128, 128, w.e2m1), s=w.block_scales(128, 128, w.e4m3))
+with w.role():
+    stage = ring.take()
+    stage.a.columns(0, 64)
+
+# a_scales must have 8 scales of each of the 128 rows .* use w.block_scales\(128, 128, w.e4m3\)
+ring = w.ring(2, a=(128, 128, w.e2m1), b=(128, 128, w.e2m1), s=w.block_scales(128, 256, w.e4m3))
+with w.role():
+    stage = ring.take()
+    w.gemm(stage.a, stage.b.T, a_scales=stage.s, b_scales=stage.s)
+
+# must be those of one of these kinds, got w.e4m3 and w.e4m3 of elements of w.e4m3 and w.e2m1
+ring = w.ring(2, a=(128, 128, w.e4m3), b=(128, 128, w.e2m1), s=w.block_scales(128, 128, w.e4m3))
+with w.role():
+    stage = ring.take()
+    w.gemm(stage.a, stage.b.T, a_scales=stage.s, b_scales=stage.s)
+
+# a must have a multiple of 128 rows .* got 64
+ring = w.ring(2, a=(64, 128, w.e4m3), b=(128, 128, w.e4m3), s=w.block_scales(128, 128, w.e8m0))
+with w.role():
+    stage = ring.take()
+    w.gemm(stage.a, stage.b.T, a_scales=stage.s, b_scales=stage.s)
+
+# elements of w.e2m1 and w.e4m3 must be filled in one ring
+left, right = w.ring(2, a=(128, 128, w.e2m1)), w.ring(2, b=(128, 128, w.e4m3))
+with w.role():
+    w.gemm(left.take().a, right.take().b.T)
+
+# a row of 'p' must be a multiple of 128, got 64
+ring = w.ring(2, s=w.block_scales(128, 128, w.e8m0))
+with w.role():
+    ring.fill(s=p[64, 0])
+
+# 's' has elements of w.e8m0, got .* of w.e4m3
+ring = w.ring(2, s=w.block_scales(128, 128, w.e8m0))
+with w.role():
+    ring.fill(s=s[0, 0])
+"""
+
+
+@pytest.mark.parametrize("code, message", language_mistakes.cases(MISTAKES, PARAMETERS))
+def test_mistakes_are_explained(code, message, tmp_path):
+    language_mistakes.refused(tmp_path, code, message, {"w": w}, "sm_100a")
+
+
+def test_chips_without_block_scales(tmp_path):
+    for arch, subject, line in (
+        ("sm_90a", "block scales", "w.block_scales(128, 128, w.e4m3)"),
+        ("sm_80", "elements of w.e2m1", "w.ring(2, a=(128, 128, w.e2m1))"),
+    ):
+        message = f"{subject} need sm_100f, sm_100a, .*, got {arch}: convert the elements"
+        language_mistakes.refused(tmp_path, f"def kernel():\n    {line}", message, {"w": w}, arch)
+
+
+def test_rows_that_tma_does_not_expand():
+    a, b = quantized("mxfp6", 4, 320, 0), quantized("mxfp8", 8, 320, 1)
+    d = np.zeros((4, 8), np.float32)
+    with pytest.raises(weft.WeftError, match="must be a multiple of 32, got 240; nearest legal: 224, 256"):
+        scaled.emulate(a.elements, b.elements, a.tiled_scales, b.tiled_scales, d)
