@@ -6,6 +6,7 @@ from typing import Any
 from weft.dialects import tile
 from weft.dialects.tile import FragmentType
 from weft.errors import shown
+from weft.isa.atomics import FENCES
 from weft.isa.chips import WARPGROUP
 from weft.isa.tensor_map import ROW_BYTES
 from weft.language.capture import trace
@@ -13,6 +14,7 @@ from weft.language.messages.mistakes import check_flag, mistake
 from weft.language.operations import flat_vectors, gathers
 from weft.language.operations.gathers import Gathered
 from weft.language.operations.maths import chosen
+from weft.language.operations.orders import ordered
 from weft.language.operations.products import Pending
 from weft.language.operations.roles import one_thread, warpgroup_barrier
 from weft.language.values.bounds import existing, may_begin_before
@@ -24,7 +26,7 @@ from weft.language.values.matrices import Place
 from weft.language.values.scalars import Scalar, as_scalar
 from weft.layout import Layout
 from weft.mlir import arith, gpu, ir, llvm, nvvm, scf
-from weft.passes.builders import addresses, emit, registers
+from weft.passes.builders import addresses, atomics, emit, registers
 from weft.passes.builders.addresses import Matrix
 from weft.passes.builders.instructions import assembly
 from weft.passes.kernels import matrices
@@ -397,9 +399,15 @@ def clear_rows(buffer: object, first: object) -> None:
     fence()
 
 
-def fence() -> None:
-    """Makes this thread's stores to shared memory visible to TMA and to products. A barrier must follow."""
-    if trace.current().has_tma:
+def fence(*, order: str | None = None, scope: str | None = None) -> None:
+    """Makes this thread's stores to shared memory visible to TMA and to products. A barrier must follow.
+
+    With `order`, acq_rel or sc, or a `scope`, cta, cluster, gpu or sys, it is instead PTX's `fence` between
+    what the thread accesses before and after it.
+    """
+    if (how := ordered("w.fence", order, scope, FENCES, FENCES[0])) is not None:
+        atomics.fence(how)
+    elif trace.current().has_tma:
         nvvm.FenceProxyOp(nvvm.ProxyKind.async_shared, space=nvvm.SharedSpace.shared_cta)
 
 
