@@ -292,7 +292,7 @@ a = w.shared(64, 64, w.u8)
 with w.role():
     w.gemm(a, a.T, w.zeros((64, 64)))
 
-# has no 'popc': use x - \(\(x >> 1\) & 0x55555555\)
+# has no 'popc': use w\.ptx\("popc\.b32 \$0, \$1;", x, result=w\.i32\)
 w.popc(x[0])
 
 # has no .astype.: use x\.to\(type\), such as x\.to\(w\.bf16\)

@@ -19,8 +19,9 @@ _MODULES = {
         "atomic_add atomic_and atomic_cas atomic_max atomic_min atomic_or atomic_xchg atomic_xor"
     ),
     "operations.clusters": "cluster_arrive cluster_barrier cluster_rank cluster_wait",
-    "operations.conversions": "by_lanes convert from_lanes lane_parts",
+    "operations.conversions": "by_lanes convert from_lanes lane_parts shuffle",
     "operations.flat_vectors": "load_contiguous",
+    "operations.inline_ptx": "ptx",
     "operations.inspection": "check print=print_ show",
     "operations.int4": "dequantize_int4 int4_weights",
     "operations.loads": "clear_rows fence load prefetch store",

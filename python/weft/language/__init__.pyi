@@ -23,9 +23,10 @@ __all__ += ["block_scales", "e2m1", "e2m3", "e3m2", "e8m0"]
 __all__ += ["f64", "fence", "floor", "from_lanes", "full", "gelu", "gemm", "i1", "i8", "i16", "i32", "i64"]
 __all__ += ["inf", "inline", "int4_weights", "interleaved", "kernel", "lane_parts", "last", "load"]
 __all__ += ["load_column", "load_contiguous", "load_row", "log", "log2", "max", "maximum", "min", "minimum"]
-__all__ += ["mulhi", "one_thread", "pin", "prefetch", "print", "rand", "rand4x", "randint"]
+__all__ += ["mulhi", "one_thread", "pin", "prefetch", "print", "ptx", "rand", "rand4x", "randint"]
 __all__ += ["randint4x", "randn", "range", "rcp"]
-__all__ += ["relu", "ring", "role", "round", "row", "rsqrt", "shared", "show", "sigmoid", "signal", "silu"]
+__all__ += ["relu", "ring", "role", "round", "row", "rsqrt", "shared", "show", "shuffle", "sigmoid"]
+__all__ += ["signal", "silu"]
 __all__ += ["sin", "sqrt", "store", "store_column", "store_row", "sum", "tanh", "thread", "tile_queue"]
 __all__ += ["tiles", "torch_op", "transpose", "turns", "u8", "u16", "u32", "u64", "wait", "warp_any"]
 __all__ += ["warp_gemm", "warpgroup_any", "warpgroup_barrier", "where", "zeros"]
@@ -309,6 +310,24 @@ def column(like: Fragment) -> Fragment: ...
 def convert(x: Fragment, *, like: Fragment | None = None) -> Fragment: ...
 def by_lanes(x: Fragment) -> Fragment: ...
 def lane_parts(x: Fragment) -> list[Fragment]: ...
+@overload
+def shuffle(
+    x: Fragment,
+    lane: _Index | None = None,
+    *,
+    xor: _Index | None = None,
+    up: _Index | None = None,
+    down: _Index | None = None,
+) -> Fragment: ...
+@overload
+def shuffle(
+    x: _Number,
+    lane: _Index | None = None,
+    *,
+    xor: _Index | None = None,
+    up: _Index | None = None,
+    down: _Index | None = None,
+) -> Scalar: ...
 def from_lanes(x: Fragment, shape: tuple[int, int]) -> Fragment: ...
 @overload
 def max(x: Fragment, axis: int) -> Fragment: ...
@@ -509,6 +528,7 @@ def range(
 
 # Tools
 
+def ptx(text: str, *operands: Fragment | _Number, result: DType | Sequence[DType] | None = None) -> Any: ...
 def check(holds: Fragment | _Number, message: str) -> None: ...
 def show(what: Fragment | Buffer | Ring | Layout, file: str | os.PathLike[str] | None = None) -> Svg: ...
 def print(*values: str | _Number | Fragment) -> None: ...

@@ -58,7 +58,8 @@ compile | kernel.export
 umulhi | w.mulhi, of u32 or u64
 float8e4nv | w.e4m3
 float8e5 | w.e5m2
-popc popcll popcount | x - ((x >> 1) & 0x55555555), which counts in pairs of bits, then add pairs and so on
+popc popcount | w.ptx("popc.b32 $0, $1;", x, result=w.i32)
+inline_asm_elementwise asm inline_asm | w.ptx
 lane lane_id | w.thread() % 32
 warp warp_id | w.thread() // 32
 num_warps | w.role(warpgroups=…), or w.kernel(threads=…)
@@ -68,7 +69,7 @@ shared_memory | w.shared, or w.ring
 syncwarp | w.warpgroup_barrier
 float_as_int bitcast | x.bitcast(w.i32)
 int_as_float | x.bitcast(w.f32)
-shfl shuffle | w.sum(x, within="warp"), or elements of w.shared
+shfl shfl_sync | w.shuffle(x, xor=1)
 mean | w.sum(t, axis=1) / n
 pow | x ** 2, or w.exp2(w.log2(x) * exponent)
 log1p | w.log(1.0 + x)
@@ -114,7 +115,7 @@ InOut | w.Out, whose elements a kernel may read, too
 """Names of `triton.language` and `triton`, of CUDA, NumPy and PyTorch."""
 WITHOUT = (
     *("sort", "flip", "cat", "join", "split", "interleave", "reshape", "ravel", "view"),
-    *("xor_sum", "reduce_or", "inline_asm_elementwise"),
+    *("xor_sum", "reduce_or"),
 )
 """Names of `triton.language` that nothing here stands for."""
 METHODS = _table("""

@@ -10,10 +10,11 @@ from weft.language.capture import trace
 from weft.language.messages.mistakes import mistake
 from weft.language.operations import shared_exchange
 from weft.language.values.buffers import buffer_type
-from weft.language.values.dtypes import i1
+from weft.language.values.dtypes import i1, i32
 from weft.language.values.fragments import Fragment, layout_for, zeros
+from weft.language.values.scalars import Scalar, as_scalar
 from weft.layout import Layout
-from weft.mlir import ir, vector
+from weft.mlir import ir, nvvm, vector
 from weft.passes.builders import emit, registers
 from weft.passes.kernels.epilogue import Piece, pieces
 
@@ -38,6 +39,35 @@ def convert(x: object, *, like: Fragment | None = None) -> Fragment:
     if numbers is not None:
         return Fragment.of_lane(vector.shuffle(x.lane, x.lane, list(numbers)), x.shape, layout)
     return _through_shared(x, layout)
+
+
+def shuffle(
+    x: object, lane: object = None, *, xor: object = None, up: object = None, down: object = None
+) -> Scalar | Fragment:
+    """The value that another lane of the warp has where this one has `x` (`shfl.sync`): lane `lane`, the lane
+    whose number is this one's xor `xor`, or the one that is `up` lanes before or `down` lanes after this one,
+    which keeps its own value if there is none.
+
+    Of a fragment, each lane gets the other lane's elements, in the same registers. All lanes of the warp must
+    execute the call.
+    """
+    chosen = {
+        nvvm.ShflKind.idx: lane,
+        nvvm.ShflKind.bfly: xor,
+        nvvm.ShflKind.up: up,
+        nvvm.ShflKind.down: down,
+    }
+    (kind, number), *others = [*((k, n) for k, n in chosen.items() if n is not None), (None, 0)]
+    if kind is None or len(others) > 1:
+        raise mistake("w.shuffle expects one of lane, xor, up and down, as in w.shuffle(x, xor=1)")
+    if isinstance(number, int) and not 0 <= number < LANES:
+        raise mistake(f"lanes of w.shuffle are in 0..{LANES - 1}, got {number}")
+    trace.current().check_whole_warps("w.shuffle")
+    other = as_scalar(number, i32).value
+    if not isinstance(x, Fragment):
+        return Scalar(emit.of_lane(as_scalar(x).value, other, kind))
+    moved = [emit.of_lane(each, other, kind) for each in x.elements()]
+    return Fragment.of_lane(emit.vector_of(moved), x.shape, x.layout)
 
 
 def by_lanes(x: object) -> Fragment:
