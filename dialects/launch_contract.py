@@ -45,7 +45,8 @@ GRID = LaunchAttribute(
     "weft.grid",
     ir.AffineMapAttr,
     "an affine map",
-    "an affine map from the sizes of all memref arguments, in order, to three numbers of CTAs",
+    "an affine map from the sizes of all memref arguments, in order, and as further symbols the integer "
+    "arguments, to three numbers of CTAs",
     "outline-matmul",
 )
 REQUIRES = LaunchAttribute(

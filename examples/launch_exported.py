@@ -78,6 +78,7 @@ class Exported:
     def grid(self, args: Sequence[Any]) -> tuple[int, int, int]:
         """The CTAs of a launch. Raises ValueError if the shapes don't fit together."""
         sizes = [size for each in args if hasattr(each, "shape") for size in each.shape]
+        sizes += [each for each in args if isinstance(each, int)]
         if any(evaluated(each, sizes) for each in self.record["requires"] or ()):
             raise ValueError(f"{self.record['name']}: {self.record['requires']} must be 0 for sizes {sizes}")
         x, y, z = (evaluated(each, sizes) for each in self.record["grid"])

@@ -168,6 +168,37 @@ def test_an_empty_grid_computes_nothing():
     double(x, x.copy(), N=2)
 
 
+@pytest.mark.each_value(1)
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+@pytest.mark.parametrize("persistent", [None, 1])
+@pytest.mark.parametrize("dtype", [w.i32, w.u32, w.i64])
+def test_grids_are_computed_from_numbers(dtype, persistent, arch):
+    @w.kernel(grid=lambda y, n, N: (w.ceil_div(n, N), y.rows), threads=32, persistent=persistent)
+    def kernel(y: w.Out["m columns", w.f32], scale: w.f32, n: dtype, *, N=32):
+        for x, row in w.tiles():
+            i = x * N + w.thread()
+            if i < n.to(w.i32):
+                y[row, i] = scale
+
+    for n in (70, np.int16(33), 0):  # with 0, nothing is launched
+        y = np.zeros((20, 100), np.float32)
+        assert not kernel.emulate(y, 2.0, n, arch=arch).findings
+        assert (y[:, :n] == 2.0).all() and not y[:, n:].any()
+    assert kernel.compile(arch=arch).launch.grid.texts == ["(s2 ceildiv 32)", "s0", "1"]
+    if dtype.is_signed and persistent is None:
+        with pytest.raises(weft.WeftError, match=r"grid must be in 1\.\..* on x, got -2"):
+            kernel.emulate(y, 2.0, -70, arch=arch)
+
+
+def test_grids_are_not_computed_from_floats():
+    @w.kernel(grid=lambda scale: scale, threads=32)
+    def kernel(y: w.Out["n", w.f32], scale: w.f32):
+        y[0] = scale
+
+    with pytest.raises(weft.WeftError, match=r"grid has a parameter 'scale', which must be one of y"):
+        kernel.compile()
+
+
 def test_empty_arrays_with_a_grid_are_refused():
     x = numbers(8, 0)
     with pytest.raises(weft.WeftError, match=r"'x' has no elements .*don't call the kernel"):

@@ -42,6 +42,11 @@ class ScalarArgument:
 
     dtype: str
 
+    @property
+    def is_integer(self) -> bool:
+        """Whether a grid may be computed from it."""
+        return "f" not in self.dtype
+
 
 @dataclass(frozen=True)
 class PointerArgument:

@@ -52,7 +52,7 @@ def read_launch(kernel: ir.OpView) -> Launch:
         arguments,
         block,
         _grid(kernel, arguments),
-        _sizes_map(kernel, launch_contract.REQUIRES, sizes, None),
+        _sizes_map(kernel, launch_contract.REQUIRES, sizes, 0, None),
         _count(kernel, launch_contract.SHARED_BYTES) or 0,
         maps,
         _aligned(kernel, len(arguments)),
@@ -131,10 +131,11 @@ _GLOBAL = ("1 : i64", "1 : i32", "#gpu.address_space<global>")
 def _grid(kernel: ir.OpView, arguments: Sequence[Argument]) -> SizesMap | None:
     """The map that gives the grid. Raises WeftError where it gives one that no launch can have."""
     sizes = [size for a in arguments if isinstance(a, MemrefArgument) for size in a.shape]
-    grid = _sizes_map(kernel, launch_contract.GRID, len(sizes), 3)
+    numbers = sum(isinstance(a, ScalarArgument) and a.is_integer for a in arguments)
+    grid = _sizes_map(kernel, launch_contract.GRID, len(sizes), numbers, 3)
     if grid is None or launch_contract.PERSISTENT.on(kernel):  # that one counts tiles
         return grid
-    if None in sizes and any(map(_has_size, grid.results)):
+    if (numbers or None in sizes) and any(map(_has_size, grid.results)):
         return grid  # which a launch checks
     if complaint := grid_complaint(grid([size or 0 for size in sizes])):
         raise refuse(kernel, f"weft.grid: {complaint}")
@@ -148,16 +149,16 @@ def _has_size(expression: Expression) -> bool:
 
 
 def _sizes_map(
-    kernel: ir.OpView, attribute: LaunchAttribute, sizes: int, count: int | None
+    kernel: ir.OpView, attribute: LaunchAttribute, sizes: int, numbers: int, count: int | None
 ) -> SizesMap | None:
     """An affine map of all sizes of the memref arguments, with `count` results. The sizes are its dimensions,
-    or its symbols, which may be multiplied by each other.
+    or its symbols, which may be multiplied by each other, and which the integer arguments may follow.
     """
     name, written = attribute.name, attribute.of(kernel)
     if written is None:
         return None
     affine_map = written.value
-    if (affine_map.n_dims, affine_map.n_symbols) not in ((sizes, 0), (0, sizes)):
+    if (affine_map.n_dims, affine_map.n_symbols) not in ((sizes, 0), (0, sizes), (0, sizes + numbers)):
         raise refuse(
             kernel,
             f"{name} must map the {sizes} sizes of the memref arguments, as dimensions or as symbols, got "

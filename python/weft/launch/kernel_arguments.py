@@ -391,9 +391,10 @@ def _check_clusters(launch: Launch, sizes: list[int]) -> None:
 
 
 def _sizes(launch: Launch, views: Sequence[Any]) -> list[int]:
-    """The sizes of all memref arguments."""
-    pairs = zip(views, launch.arguments, strict=True)
-    return [size for view, want in pairs if isinstance(want, MemrefArgument) for size in view.shape]
+    """The sizes of all memref arguments, and then the integer arguments."""
+    pairs = [*zip(views, launch.arguments, strict=True)]
+    sizes = [size for view, want in pairs if isinstance(want, MemrefArgument) for size in view.shape]
+    return sizes + [view for view, want in pairs if isinstance(want, ScalarArgument) and want.is_integer]
 
 
 def workspaces_of(launch: Launch, views: Sequence[object], grid: Dim) -> list[Space]:

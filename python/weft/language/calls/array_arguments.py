@@ -87,15 +87,23 @@ def contiguous(signature: Signature, values: Sequence[object]) -> Iterator[list[
 def has_no_tile(
     signature: Signature, values: Sequence[object], meta: Mapping[str, object], grid: object
 ) -> bool:
-    """Whether arrays without elements leave the kernel nothing to compute: its grid has no CTA. Raises
-    WeftError where it has some, as kernels can't get such arrays.
+    """Whether arrays without elements, or numbers, leave the kernel nothing to compute: its grid has no CTA.
+    Raises WeftError for arrays without elements where it has some, as kernels can't get such arrays.
     """
-    pairs = zip(signature.arguments, values, strict=True)
-    views = {name: view for name, value in pairs if (view := _view(signature, name, value)) is not None}
+    pairs = dict(zip(signature.arguments, values, strict=True))
+    views = {
+        name: view for name, value in pairs.items() if (view := _view(signature, name, value)) is not None
+    }
     empty = next((name for name, view in views.items() if 0 in view.shape), None)
-    if empty is None:
+    counted = getattr(getattr(grid, "__code__", None), "co_varnames", ())
+    named: dict[str, object] = {
+        name: value
+        for name, value in pairs.items()
+        if name in counted and isinstance(value, (int, np.integer))
+    }
+    if empty is None and not named:
         return False
-    sizes_of, named = dict[str, tuple[int, str]](), dict[str, object]()
+    sizes_of = dict[str, tuple[int, str]]()
     for name, view in views.items():
         kind: Any = signature.arguments[name]
         named[name] = ArraySizes(name, kind.sizes, view.shape)
@@ -103,6 +111,8 @@ def has_no_tile(
     sizes = {size: extent for size, (extent, _) in sizes_of.items()}
     if 0 in numbers_of(grid, {**named, **signature.meta, **sizes, **meta}):
         return True
+    if empty is None:
+        return False
     raise WeftError(
         f"kernel {signature.name}: '{empty}' has no elements (shape {views[empty].shape}), which is possible "
         "only where the grid has no CTA either: don't call the kernel"

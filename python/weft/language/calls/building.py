@@ -113,9 +113,10 @@ def _traced(
                 arguments = _arguments(signature, special, values)
                 _set_launch(kernel, signature, special, options, trace)
                 pairs = zip(signature.arguments, arguments, strict=True)
-                named = {name: value for name, value in pairs if isinstance(value, Matrix)} | meta
+                named = dict(pairs) | meta
                 trace.tile_counts = lambda: tuple(
-                    as_scalar(each, i32) for each in numbers_of(options.grid, named)
+                    each.to(i32) if isinstance(each, Scalar) else as_scalar(each, i32)
+                    for each in numbers_of(options.grid, named)
                 )
                 trace.around = Around(function, meta)
                 with debug_variables.named():
@@ -223,9 +224,11 @@ def _set_launch(
     meta, count = dict(special.meta), 0
     named, seen, differences = dict[str, object](), dict[str, object](), list[object]()
     alignments = list[int]()
+    numbers = list[str]()
     for (name, kind), aligned in zip(signature.arguments.items(), special.aligned, strict=True):
         alignments.append(ALIGNMENT if aligned else 1)
         if not isinstance(kind, ArrayArgument):
+            numbers += [name] * (not kind.is_float)
             continue
         expressions = [ir.AffineExpr.get_symbol(count + n) for n in range(kind.rank)]
         count += kind.rank
@@ -238,8 +241,9 @@ def _set_launch(
                 differences.append(expression - first)
         sizes = [Size(each) if n is None else n for each, n in zip(expressions, constants, strict=True)]
         named[name] = ArraySizes(name, kind.sizes, tuple(sizes))
+    named |= {name: Size(ir.AffineExpr.get_symbol(count + n)) for n, name in enumerate(numbers)}
     trace.grid_rank = len(numbers_of(options.grid, {**named, **meta}))
-    grid = ir.AffineMap.get(0, count, expressions_of(options.grid, {**named, **meta}))
+    grid = ir.AffineMap.get(0, count + len(numbers), expressions_of(options.grid, {**named, **meta}))
     contract.GRID.set(kernel, ir.AffineMapAttr.get(grid))
     persistent = options.persistent
     trace.persistent = call_with("persistent", persistent, meta) if callable(persistent) else persistent

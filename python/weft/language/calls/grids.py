@@ -174,9 +174,8 @@ def _wanted(option: str, function: Callable[..., object], named: Mapping[str, ob
     missing = [each.name for each in parameters if each.name not in named and each.default is each.empty]
     if missing:
         legal = ", ".join(named) or "the kernel's meta-parameters, of which there are none"
-        others = ", and not the number of a call, which only the launch knows" if option == "grid" else ""
         raise WeftError(
-            f"{option} has a parameter '{missing[0]}', which must be one of {legal}{others}: make it a "
+            f"{option} has a parameter '{missing[0]}', which must be one of {legal}: make it a "
             "meta-parameter, after '*'"
         )
     return {each.name: named[each.name] for each in parameters if each.name in named}
