@@ -63,6 +63,7 @@ def check(d, a, b, bound=1e-6):
     assert np.abs(d - want).max() <= bound * np.abs(want).max()
 
 
+@pytest.mark.parametrize("arch", ["sm_100a", pytest.param("sm_120a", marks=pytest.mark.sampled(3))])
 @pytest.mark.parametrize(
     ("kinds", "shape", "meta"),
     [
@@ -70,7 +71,7 @@ def check(d, a, b, bound=1e-6):
         (("mxfp4", "mxfp4"), (1, 200, 160), {"N": 32}),
         (("mxfp8", "mxfp8"), (300, 72, 208), {"M": 256, "N": 64, "warpgroups": 2}),
         (("mxfp8:e5m2", "mxfp6"), (130, 40, 256), {}),
-        (("mxfp6:e3m2", "mxfp4"), (20, 130, 384), {"K": 256, "N": 64}),
+        (("mxfp6:e3m2", "mxfp4"), (20, 130, 256), {"N": 64}),
         pytest.param(("mxfp4", "mxfp8"), (257, 264, 640), {}, marks=pytest.mark.slow),
         pytest.param(
             ("mxfp4", "mxfp4"), (260, 130, 416), {"M": 256, "warpgroups": 2}, marks=pytest.mark.slow
@@ -78,16 +79,32 @@ def check(d, a, b, bound=1e-6):
         pytest.param(("nvfp4", "nvfp4"), (257, 130, 32), {"K": 64}, marks=pytest.mark.slow),
     ],
 )
-def test_products_with_block_scales(kinds, shape, meta):
+def test_products_with_block_scales(kinds, shape, meta, arch):
     m, n, k = shape
     a, b = (
         quantized(kind.partition(":")[0], rows, k, rows, kind.partition(":")[2] or None)
         for kind, rows in zip(kinds, (m, n), strict=True)
     )
     d = np.zeros((m, n), np.float32)
-    report = scaled.emulate(a.elements, b.elements, a.tiled_scales, b.tiled_scales, d, **meta)
+    report = scaled.emulate(a.elements, b.elements, a.tiled_scales, b.tiled_scales, d, arch=arch, **meta)
     assert not report.findings, report
     check(d, a, b)
+
+
+@w.kernel(arch="sm_100a")
+def unscaled(a: w.In["m k", w.e2m3], b: w.In["n k", w.e4m3], d: w.Out["m n", w.f32]):
+    ring = w.ring(2, a=(128, 128, a.dtype), b=(64, 128, b.dtype))
+    with w.role(), ring.take() as stage:
+        w.store(w.wait(w.gemm(stage.a, stage.b.T)), d[0, 0])
+    with w.role(), w.one_thread():
+        ring.fill(a=a[0, 0], b=b[0, 0])
+
+
+def test_elements_without_scales():
+    a, b = quantized("mxfp6", 70, 128, 0).elements, quantized("mxfp8", 40, 128, 1).elements
+    d = np.zeros((70, 40), np.float32)
+    assert not unscaled.emulate(a, b, d).findings
+    assert np.allclose(d, a.astype(float) @ b.astype(float).T, rtol=1e-5, atol=1e-2)
 
 
 def test_example_and_arrays_of_bytes():
@@ -230,6 +247,18 @@ with w.role():
 @pytest.mark.parametrize("code, message", language_mistakes.cases(MISTAKES, PARAMETERS))
 def test_mistakes_are_explained(code, message, tmp_path):
     language_mistakes.refused(tmp_path, code, message, {"w": w}, "sm_100a")
+
+
+def test_chips_with_other_products(tmp_path):
+    ring = "ring = w.ring(2, a=(64, 128, w.e2m1), b=(72, 128, w.e2m1), s=w.block_scales(128, 128, w.e4m3))"
+    product = "stage.a, stage.b.T{}".format
+    for operands, message in (
+        (product(", a_scales=stage.s, b_scales=stage.s"), "a multiple of 32 columns on sm_120a, got 72"),
+        (product(""), "needs a_scales and b_scales on sm_120a"),
+    ):
+        lines = "def kernel():", ring, "with w.role():", "    stage = ring.take()", f"    w.gemm({operands})"
+        code = "\n    ".join(lines)
+        language_mistakes.refused(tmp_path, code, message, {"w": w}, "sm_120a")
 
 
 def test_chips_without_block_scales(tmp_path):

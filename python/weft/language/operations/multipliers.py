@@ -4,21 +4,24 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from weft.dialects import tile
-from weft.dialects.element_types import PTX_INPUTS
+from weft.dialects.element_types import PTX_INPUTS, PTX_SCALES
 from weft.dialects.tile import FragmentType
+from weft.dialects.tile_gemm import CONTAINER
 from weft.errors import Location
+from weft.isa.block_scales import GROUPS, LANES, SCALINGS
 from weft.isa.chips import CHIPS, WARPS, describe
 from weft.isa.family import Registers
-from weft.isa.mma import SYNC, Sync
+from weft.isa.mma import SCALED, SYNC, Scaled, Sync
 from weft.isa.wgmma import columns_complaint
 from weft.language.messages.mistakes import mistake
 from weft.language.values.block_scales import BlockScales
-from weft.language.values.buffers import Buffer
+from weft.language.values.buffers import Buffer, is_packed
+from weft.language.values.dtypes import DType
 from weft.language.values.fragments import Fragment
 from weft.layout import Layout
 from weft.mlir import arith, ir
 from weft.passes.builders import emit, registers, thread_ids
-from weft.passes.kernels.fragments import undefined
+from weft.passes.kernels.fragments import transposed, undefined
 
 
 class Product(Protocol):
@@ -160,7 +163,8 @@ class WarpProducts(Multiplier):
         kind: ir.Type,
         scales: Scales = None,
     ) -> tuple[ir.Value, None]:
-        columns, form = kind.shape[1], self._form(a, b, kind)
+        columns = kind.shape[1]
+        form = self._form(a, b, kind) if scales is None else self._scaled_form(a, b, scales[0].dtype)
         d, of_a, of_b, *_ = form.operands
         depth, part = form.mnk[2], _kind((_ROWS, columns), kind.element_type, d)
         if a.shape[1] % depth:
@@ -179,13 +183,14 @@ class WarpProducts(Multiplier):
         right = _of_buffer(b, of_b, (steps * depth, columns))
         lane = emit.constant(kind.lane_type, 0) if sums is None else tile.to_lane(sums.value)
         blocks = [_Part(kind.layout, kind.shape, row, part) for row in rows]
+        multiply = _scaled(a, b, scales, rows, of_warp) if scales else _plain
         elements = emit.elements(lane)
         parts = [block.taken(elements) for block in blocks]
         for first in range(0, a.shape[1], steps * depth):
-            loaded = _steps(right(0, first), steps, _kind((depth, columns), b.dtype.type, of_b))
+            loaded = _steps(right(0, first), steps, _kind((depth, columns), _held(b), of_b))
             for k, of_columns in zip(range(first, a.shape[1], depth), loaded, strict=False):
                 for number, block in enumerate(blocks):
-                    parts[number] = tile.gemm(left(block.row, k), of_columns, parts[number], part)
+                    parts[number] = multiply(left(block.row, k), of_columns, parts[number], (block.row, k))
         for block, each in zip(blocks, parts, strict=True):
             block.put(elements, each)
         return tile.from_lane(emit.vector_of(elements), kind), None
@@ -195,6 +200,8 @@ class WarpProducts(Multiplier):
 
     def _form(self, a: Buffer | Fragment, b: Buffer, kind: ir.Type) -> Sync:
         """The instruction for operands of these types: of those with 16 rows, the one with the largest K."""
+        if min(a.dtype.bits, b.dtype.bits) < 8:
+            raise mistake(f"w.gemm of {a.dtype} and {b.dtype} needs a_scales and b_scales on {self._chip}")
         of_a, of_b = (PTX_INPUTS.get(each.dtype.name, each.dtype.name) for each in (a, b))
         sums = {"i32": "s32"}.get(name := str(kind.element_type), name)
         shapes = [f"m{_ROWS}n8k{k}" for k in (32, 16, 8)]
@@ -207,6 +214,58 @@ class WarpProducts(Multiplier):
             f"{subject} by mma.sync need {describe(needed)}, got {self._chip}: convert the tiles, or compile "
             "for another chip"
         )
+
+    def _scaled_form(self, a: Buffer | Fragment, b: Buffer, scale: DType) -> Scaled:
+        """The instruction for buffers with scales of this type."""
+        if (columns := b.shape[1]) % LANES:
+            rule = f"must have a multiple of {LANES} columns on {self._chip}, got {columns}"
+            raise mistake(f"b of w.gemm with block scales {rule}")
+        types, scale_type = [PTX_INPUTS[each.dtype.name] for each in (a, b)], PTX_SCALES[scale.name]
+        one = next(each for each in SCALINGS if (each.scale, each.packed) == (scale_type, is_packed(b)))
+        wanted = one.kind, one.scale_vec, *types, scale_type
+        return next(
+            f for f in SCALED.forms() if (f.kind, f.scale_vec, f.a_type, f.b_type, f.scale_type) == wanted
+        )
+
+
+Multiply = Callable[[ir.Value, ir.Value, ir.Value, tuple[int, int]], ir.Value]
+"""Multiplies a warp's parts of operands and adds sums; the row and the depth are where A's part begins."""
+
+
+def _plain(a: ir.Value, b: ir.Value, sums: ir.Value, at: tuple[int, int]) -> ir.Value:
+    return tile.gemm(a, b, sums, sums.type)
+
+
+def _scaled(
+    a: Any, b: Buffer, scales: tuple[BlockScales, BlockScales], rows: list[int], of_warp: int
+) -> Multiply:
+    """Multiplies with block scales, which are loaded for all of these rows and depths at once: a lane has
+    those of a row, or column, in registers.
+    """
+    (of_a, of_b), columns = scales, b.shape[1]
+    words, group, warp = of_a.groups // GROUPS, of_a.group, emit.mul(thread_ids.warp(), of_warp)
+    left_kind, right_kind = (
+        FragmentType.of((extent, of_a.groups), of_a.dtype.type, layout)
+        for extent, layout in (
+            (_ROWS, f"S[(2,8,{words},4):(1@laneid,4@laneid,4,1)] + R[(2):(2@laneid)]"),
+            (columns, f"S[({columns // LANES},4,8,{words},4):({of_a.groups},1@laneid,4@laneid,4,1)]"),
+        )
+    )
+    left = {row: of_a.load(emit.add(warp, row), left_kind) for row in rows}
+    right = tile.from_lane(tile.to_lane(of_b.load(0, right_kind)), transposed(right_kind))
+    pairs = (("a_element", a), ("b_element", b))
+    elements: dict[str, Any] = {name: x.dtype.name for name, x in pairs if _held(x) != x.dtype.type}
+
+    def multiply(a: ir.Value, b: ir.Value, sums: ir.Value, at: tuple[int, int]) -> ir.Value:
+        return tile.gemm_scaled(a, b, sums, left[at[0]], right, first_group=at[1] // group, **elements)
+
+    return multiply
+
+
+def _held(buffer: Buffer) -> ir.Type:
+    """The type of an operand's elements in registers: bytes where elements of fewer bits take one each."""
+    narrow = buffer.dtype.bits < 8 and not is_packed(buffer)
+    return ir.Type.parse(CONTAINER) if narrow else buffer.dtype.type
 
 
 class _Part:
@@ -235,8 +294,8 @@ def _kind(shape: tuple[int, int], element: ir.Type, atom: Registers) -> ir.Type:
 
 def _of_buffer(buffer: Buffer, atom: Registers, shape: tuple[int, int], of_warp: int = 0) -> Load:
     """Loads parts of an operand in shared memory. Of A, warps begin `of_warp` rows after each other."""
-    buffer.read_by_lanes()
-    kind, first = _kind(shape, buffer.dtype.type, atom), 0
+    buffer.read_by_lanes(as_operand=True)
+    kind, first = _kind(shape, _held(buffer), atom), 0
     if of_warp:
         first = emit.mul(thread_ids.warp(), of_warp)
 

@@ -154,8 +154,7 @@ def _checked_scales(
         kinds = "; ".join(map(_scaled_kind, block_scales.SCALINGS))
         got = f"{of_a.dtype} and {of_b.dtype} of elements of {a.dtype} and {b.dtype}"
         raise mistake(f"block scales must be those of one of these kinds, got {got}: {kinds}")
-    if m % block_scales.ROWS:
-        rows = block_scales.ROWS
+    if m % (rows := trace.current().multiplier.row_block):
         raise mistake(f"a must have a multiple of {rows} rows for each warpgroup with block scales, got {m}")
     for name, extent, what, each in (("a", m, "rows", of_a), ("b", n, "columns", of_b)):
         groups = k // scaling.group

@@ -10,6 +10,7 @@ from weft.dialects.tile import BufferType
 from weft.errors import shown
 from weft.isa import block_scales
 from weft.isa.chips import describe
+from weft.isa.mma import SCALED
 from weft.isa.tcgen05.mma_rows import MMA_BLOCK_SCALE
 from weft.language.capture import trace
 from weft.language.capture.carried import Carried
@@ -21,9 +22,19 @@ from weft.language.values.scalars import as_scalar
 from weft.mlir import constant, ir
 from weft.passes.builders import emit
 
-CHIPS = MMA_BLOCK_SCALE.chips()
+CHIPS = MMA_BLOCK_SCALE.chips() | SCALED.chips()
 """The chips whose products have elements of less than 8 bits, and block scales."""
 _TYPES = ", ".join(str(DTYPES[name]) for name in PTX_SCALES)
+
+
+def group_of(dtype: DType) -> int:
+    """The elements that share a scale of this type."""
+    return block_scales.group_of(PTX_SCALES[dtype.name])
+
+
+def unit_of(dtype: DType) -> int:
+    """The elements of a row that have their scales in one tile."""
+    return group_of(dtype) * block_scales.GROUPS
 
 
 class ScaleKind(NamedTuple):
@@ -33,16 +44,11 @@ class ScaleKind(NamedTuple):
     columns: int
     dtype: DType
 
-    @property
-    def group(self) -> int:
-        """The elements that share a scale."""
-        return block_scales.group_of(PTX_SCALES[self.dtype.name])
-
     def place(self, of: TilePlace, buffer: ir.Type) -> tuple[ir.Value, ir.Value, ir.Value]:
         """The array as TMA copies it to buffers of this type, and the row and column from where on, for the
         scales of an operand's elements from a place on.
         """
-        (row, column), unit = of.corner, self.group * block_scales.GROUPS
+        (row, column), unit = of.corner, unit_of(self.dtype)
         for name, at, step in (("row", row, block_scales.ROWS), ("column", column, unit)):
             if (known := constant(at)) is not None and known % step:
                 raise mistake(f"a {name} of '{of.matrix.name}' must be a multiple of {step}, got {known}")
@@ -79,6 +85,11 @@ class BlockScales(Carried):
         """The scales of a row."""
         return int(self.value.type.shape[1])
 
+    @property
+    def group(self) -> int:
+        """The elements that share a scale."""
+        return group_of(self.dtype)
+
     def rows(self, first: object, count: int) -> "BlockScales":
         """Those of `count` rows from `first` on, a multiple of `count`, which is a multiple of 32."""
         if type(count) is not int or self.count % max(count, 1) or count % block_scales.LANES:
@@ -92,6 +103,13 @@ class BlockScales(Carried):
         """Raises WeftError for those of a stage that nothing has waited for."""
         if self.slot is not None:
             self.slot.check_full("read")
+
+    def load(self, row: ir.Value | int, kind: ir.Type) -> ir.Value:
+        """The fragment of this type of scales from a row on, for a warp."""
+        if self.slot is not None:
+            self.slot.ring.read_by_lanes()
+        row = emit.add(as_scalar(self.first, i32).value, row)
+        return tile.load(self.value, emit.value(row), emit.value(0), kind, vector_bytes=block_scales.GROUPS)
 
     def of_rows(self, buffer: ir.Value, count: int) -> ir.Value:
         """Those of `count` rows of a buffer of tensor memory with all scales of the stage."""
@@ -137,8 +155,7 @@ def block_scales_of(rows: int, depth: int, dtype: DType) -> ScaleKind:
     if not isinstance(dtype, DType) or dtype.name not in PTX_SCALES:
         got = dtype if isinstance(dtype, DType) else shown(dtype)
         raise mistake(f"block scales must be of one of {_TYPES}, got {got}")
-    kind = ScaleKind(rows, depth, dtype)
-    unit = kind.group * block_scales.GROUPS
+    unit = unit_of(dtype)
     for name, number, least in (("rows", rows, block_scales.ROWS), ("depth", depth, unit)):
         if type(number) is not int or number < 1 or number % least:
             nearest = f": use {-(-number // least) * least}" if type(number) is int and number > 0 else ""

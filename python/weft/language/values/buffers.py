@@ -151,6 +151,7 @@ class Stage(Protocol):
     """A stage that was taken."""
 
     written: bool
+    ring: Any
 
     def check_full(self, done: str) -> None:
         """Raises WeftError if no wait comes before the stage is read or released (`done`)."""
@@ -220,10 +221,10 @@ class Buffer(Carried):
         if self.slot is not None:
             self.slot.check_full("read")
 
-    def read_by_lanes(self) -> None:
-        """Notes that lanes read it, not only products."""
+    def read_by_lanes(self, *, as_operand: bool = False) -> None:
+        """Notes that lanes read it, for themselves or as an operand of `mma.sync`."""
         self.check_full()
-        if self.dtype in COPIED:
+        if self.dtype in COPIED and not as_operand:
             raise mistake(f"lanes can't read or write {self}: only w.gemm takes elements of {self.dtype}")
         if self.ring is not None:
             self.ring.read_by_lanes()
