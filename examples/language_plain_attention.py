@@ -21,21 +21,23 @@ def attention(
     stages=2,
     causal=False,
 ):
-    """o = softmax(scale * q @ k.T) @ v. With `causal`, query i sees keys up to i + n - m."""
-    head, row = w.cta(1), w.cta(0) * M
-    queries, ahead = w.load(q[head, row, 0], (M, D)), k.rows - q.rows
+    """o = softmax(scale * q @ k.T) @ v, for scale > 0. With `causal`, query i sees keys up to i + n - m."""
+    head, row = w.cta(1), (w.ctas(0) - 1 - w.cta(0)) * M  # those with most keys first, if causal
+    queries, factor = w.load(q[head, row, 0], (M, D)), scale * math.log2(math.e)
     sums, peak, total = w.zeros((M, D)), w.full(M, -1e30), w.zeros(M)
-    end = w.minimum(k.rows, row + M + ahead) if causal else k.rows
+    own = row + k.rows - q.rows if causal else k.rows  # the key of the first query
+    end = w.minimum(k.rows, own + M)
     for first in w.range(0, end, N, stages=stages):
-        s = w.gemm(queries, w.load(k[head, first, 0], (N, D)).T) * (scale * math.log2(math.e))
-        seen = w.column(s) < k.rows - first
-        if causal:
-            seen = seen & (w.column(s) + first <= w.row(s) + row + ahead)
-        s = w.where(seen, s, -w.inf)
+        s = w.gemm(queries, w.load(k[head, first, 0], (N, D)).T)
+        if first + N > w.minimum(k.rows, own):  # otherwise, all queries see these keys
+            seen = w.column(s) < k.rows - first
+            if causal:
+                seen = seen & (w.column(s) + first <= w.row(s) + own)
+            s = w.where(seen, s, -w.inf)
         higher = w.maximum(peak, w.max(s, axis=1))
-        p, factor = w.exp2(s - higher), w.exp2(peak - higher)
-        total = total * factor + w.sum(p, axis=1)
-        sums = w.gemm(p.to(w.bf16), w.load(v[head, first, 0], (N, D)), sums * factor)
+        p, less = w.exp2(s * factor - higher * factor), w.exp2((peak - higher) * factor)
+        total = total * less + w.sum(p, axis=1)
+        sums = w.gemm(p.to(w.bf16), w.load(v[head, first, 0], (N, D)), sums * less)
         peak = higher
     w.store((sums * w.rcp(total)).to(w.bf16), o[head, row, 0])
 

@@ -2,9 +2,10 @@
 filled some iterations ahead.
 
 Where the chip has `wgmma` or `tcgen05.mma`, these multiply, and one thread fills a ring of stages by TMA.
-Otherwise, all warps multiply by `mma.sync`, and fill the stages by `cp.async`. Warpgroups or warps divide the
-sums, and so all tiles of the kernel: the pass decides their layouts, and the block size. A kernel stays as it
-is if it does more than load, multiply, compute by element and store.
+Otherwise, all warps multiply by `mma.sync`, and fill the stages by `cp.async`. With `wgmma`, a second product
+of what is computed from a first one starts an iteration late. Warpgroups or warps divide the sums, and so
+all tiles of the kernel: the pass decides their layouts, and the block size. A kernel stays as it is if it
+does more than load, multiply, compute by element and store.
 """
 
 from weft.mlir import gpu, ir, operations
@@ -12,13 +13,14 @@ from weft.passes.pipelines.loop import Loop
 from weft.passes.pipelines.mma import ByWarps
 from weft.passes.pipelines.tcgen05 import InTensorMemory
 from weft.passes.pipelines.wgmma import ByWarpgroups
+from weft.passes.pipelines.wgmma_overlapped import Overlapped
 from weft.passes.registry.pass_ import Pass
 
 
 def run(module: ir.Operation) -> None:
     """Pipelines the loop of each kernel that has one with products."""
     for loop in filter(None, map(Loop.of, operations(module, gpu.GPUFuncOp))):
-        for kind in (ByWarpgroups, InTensorMemory, ByWarps):
+        for kind in (Overlapped, ByWarpgroups, InTensorMemory, ByWarps):
             if grid := kind.grid(loop):
                 with loop.op.location:
                     kind(loop, *grid).write()

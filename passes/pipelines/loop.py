@@ -160,6 +160,15 @@ class Loop:
                 return number if zeros and uses == [("scf.yield", number)] else None
         return None
 
+    def computes(self, value: ir.Value) -> bool:
+        """Whether the loop computes a value, so that the next iteration overwrites its registers."""
+        home = value.owner if isinstance(value.owner, ir.Block) else value.owner.operation.block
+        return bool(home == self.op.body)
+
+    def loads_of(self, product: GemmOp) -> list[Load]:
+        """The loads of the tiles of a product."""
+        return [self.loads[each] for each in (product.a, product.b) if each in self.loads]
+
     def reads(self, product: GemmOp) -> bool:
         """Whether `wgmma` and `tcgen05.mma` can read the tiles of a product where they are: stages of K-major
         tiles, and with elements of 16 bits any stages, or A in registers.
@@ -257,7 +266,7 @@ def _vectors_of_rows(ops: Sequence[ir.Operation]) -> set[ir.Value]:
     views = [op.opview for op in ops]
     known = [each for each in views if isinstance(each, ReduceOp | BroadcastOp)]
     found, before = {each.vector for each in known if each.axis.value == 1}, -1
-    groups = [set(values) for each in views for values in same_layout(each)]
+    groups = [set(filter(is_free, values)) for each in views for values in same_layout(each)]
     while len(found) > before:
         before = len(found)
         for values in groups:

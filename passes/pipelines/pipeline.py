@@ -25,7 +25,7 @@ from weft.mlir import arith, ir, nvvm, scf, tensor
 from weft.passes.builders import emit, registers
 from weft.passes.kernels.fragments import of_atoms
 from weft.passes.kernels.matrices import map_of_member, panels
-from weft.passes.pipelines.loop import Loop, tiles_of
+from weft.passes.pipelines.loop import Load, Loop, tiles_of
 
 Values = dict[ir.Value, ir.Value]
 _PLACED = (LoadOp, LoadRowOp, StoreOp, StoreRowOp, CoordinateOp)
@@ -163,9 +163,9 @@ class Pipeline:
 
 
 class FilledByTma(Pipeline):
-    """A pipeline with a ring of stages that one thread fills by TMA."""
+    """A pipeline with rings of stages that one thread fills by TMA, each with tiles of its own."""
 
-    ring: ir.Value
+    rings: list[tuple[ir.Value, list[Load]]]
 
     def allocate(self) -> None:
         super().allocate()
@@ -186,12 +186,15 @@ class FilledByTma(Pipeline):
         return new
 
     def fill(self, k: ir.Value, position: list[ir.Value], outer: Values) -> list[ir.Value]:
-        """Copies the tiles of an iteration to a stage, by one thread. Returns the next position."""
-        tile.acquire(self.ring, *position)
-        tile.expect(self.ring, position[0], self.loop.bytes)
-        full = tile.full_barrier(self.ring, position[0])
-        for each, (_, row, column, *indices) in self.loop.places(k, outer):
-            numbers = (emit.as_i32(index) if isinstance(index, ir.Value) else index for index in indices)
-            matrix = map_of_member(each.matrix, each.map, *numbers)
-            tile.copy_async(matrix, row, column, each.stage(position[0]), barrier=full)
-        return list(tile.advance(self.ring, *position))
+        """Copies the tiles of an iteration to their stages, by one thread. Returns the next position."""
+        places = dict(self.loop.places(k, outer))
+        for ring, loads in self.rings:
+            tile.acquire(ring, *position)
+            tile.expect(ring, position[0], sum(each.bytes for each in loads))
+            full = tile.full_barrier(ring, position[0])
+            for each in loads:
+                _, row, column, *indices = places[each]
+                numbers = (emit.as_i32(index) if isinstance(index, ir.Value) else index for index in indices)
+                matrix = map_of_member(each.matrix, each.map, *numbers)
+                tile.copy_async(matrix, row, column, each.stage(position[0]), barrier=full)
+        return list(tile.advance(ring, *position))

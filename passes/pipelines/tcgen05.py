@@ -54,6 +54,7 @@ class InTensorMemory(FilledByTma):
         with ir.InsertionPoint(loop.holder):
             self.allocate()
             self.ring = tile.make_ring(loop.stages, 1, emptied_by="mma")
+            self.rings = [(self.ring, list(loop.loads.values()))]
             done = tile.make_ring(1, WARPS * self.warpgroups, filled_by="mma", emptied_by="warps")
             with tile.tensor_memory():
                 region = ir.InsertionPoint.current.block

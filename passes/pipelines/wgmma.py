@@ -1,7 +1,6 @@
 """Pipelines with `wgmma`: one to three warpgroups multiply, and another one fills the stages by TMA."""
 
 from functools import partial
-from typing import Any
 
 from weft import mlir
 from weft.dialects import tile
@@ -21,7 +20,9 @@ _REGISTERS = {1: (0, 0), 2: (24, 240), 3: (32, 160)}
 
 
 class ByWarpgroups(FilledByTma):
-    """Warpgroups multiply, each its rows. One product of each to carried sums is in flight."""
+    """Warpgroups multiply, each its rows. Products that are only added to carried sums are in flight until
+    those of the next iteration have started.
+    """
 
     atom = MmaAsync("m64n8k16", "f16", "f16", "f32").operands[0]
 
@@ -47,7 +48,7 @@ class ByWarpgroups(FilledByTma):
         self.set_launch((self.warpgroups + 1) * WARPGROUP)
         with ir.InsertionPoint(loop.holder):
             self.allocate()
-            self.ring = tile.make_ring(loop.stages, self.warpgroups)
+            self.make_rings()
             gpu.barrier()
             with tile.role(0, self.warpgroups, registers=multiplies) as number:
                 self.begin_part(number)
@@ -57,7 +58,16 @@ class ByWarpgroups(FilledByTma):
         for op in moved:
             role.append(op)
         self.divide(moved)
-        self._finish(self.carry_position())
+        around = self.carry_position()
+        with ir.InsertionPoint(loop.op):
+            position = self.multiply_all(list(around.inner_iter_args) if around else [emit.value(0)] * 2)
+        if around:
+            with ir.InsertionPoint(around.body):
+                scf.yield_(position)
+
+    def make_rings(self) -> None:
+        """Builds the rings of the stages."""
+        self.rings = [(tile.make_ring(self.loop.stages, self.warpgroups), list(self.loop.loads.values()))]
 
     def _fill_all(self) -> None:
         """Builds loops like the plain ones, in which one thread fills the stages."""
@@ -75,94 +85,66 @@ class ByWarpgroups(FilledByTma):
         first, end, step = around.operands[:3]
         emit.loop(first, end, step, start, lambda number, now: one(now, {around.induction_variable: number}))
 
-    def _finish(self, around: Any) -> None:
-        """Rebuilds the loop with asynchronous products. Sums that begin at zero, and to which products are
-        only added, are in named registers: if values began as zeros, ptxas might wait for each product.
+    def multiply_all(self, position: list[ir.Value]) -> list[ir.Value]:
+        """Rebuilds the loop with asynchronous products. Returns the position after it.
+
+        Sums that begin at zero, and to which products are only added, are in named registers: if values began
+        as zeros, ptxas might wait for each product.
         """
         loop, sums, taken = self.loop, dict[int, tuple[ir.Type, int]](), 0
+        (ring, _), *_ = self.rings
         self.flying = dict[ir.Value, int]()  # the first register of each such sum
         for each, number in [(each, loop.adds_to(each)) for each in loop.products]:
-            if number is not None and (each.a in loop.loads or not self._is_inside(each.a)):
+            if number is not None and (each.a in loop.loads or not loop.computes(each.a)):
                 self.flying[each.d], sums[number] = taken, (each.d.type, taken)
                 taken += sum_registers(each.d.type)
-        self.passed = {} if self.flying else self._passed_on()
         first, end, _ = loop.op.operands[:3]
-        position = (*(around.inner_iter_args if around else (0, 0)), 0)
-        *results, stage, phase, late = self.rebuild(position, self._begin, self._multiply, self._end)
+        *results, stage, phase, late = self.rebuild([*position, 0], self._begin, self._multiply, self._end)
         with ir.InsertionPoint.after(stage.owner):
             if self.flying:
                 tile.wait_gemm()
-                release, clear = partial(tile.release, self.ring, late), partial(tile.clear_sums, 0, taken)
+                release, clear = partial(tile.release, ring, late), partial(tile.clear_sums, 0, taken)
                 emit.branch(emit.less(first, end), release, clear)
             for number, (kind, start) in sums.items():
                 results[number].replace_all_uses_with(tile.read_sums(kind, start))
-            self._await(results)
-            if around and self.passed:
-                with emit.when(emit.less(first, end)):
-                    tile.release(self.ring, late)
-        if around:
-            with ir.InsertionPoint(around.body):
-                scf.yield_([stage, phase])
+        return [stage, phase]
 
-    def _is_inside(self, value: ir.Value) -> bool:
-        """Whether the loop computes an operand of a product: the next iteration overwrites its registers."""
-        home = value.owner if isinstance(value.owner, ir.Block) else value.owner.operation.block
-        return bool(home == self.loop.op.body)
-
-    def _passed_on(self) -> dict[ir.Value, int]:
-        """Products that may be in flight until the first product of the next iteration has ended: those whose
-        sums are only carried, and not used before. By their sums, with the numbers of the carried values.
-        """
-        body, products = [each.operation for each in self.loop.op.body.operations], self.loop.products
-        after, found = body[body.index(products[0].operation) + 1 :], dict[ir.Value, int]()
-        for number, (carried, sums) in enumerate(
-            zip(self.loop.op.inner_iter_args, body[-1].operands, strict=True)
-        ):
-            is_last = sums in [each.d for each in products[1:]] and len(list(sums.uses)) == 1
-            if is_last and all(use.owner.operation in after for use in carried.uses):
-                found[sums] = number
-        return found
-
-    def _await(self, carried: list[ir.Value]) -> None:
-        """Waits for products that may be in flight, whose sums are among these carried values."""
-        for sums in [carried[number] for number in self.passed.values()]:
-            (done,) = tile.wait_gemm(sums)
-            sums.replace_all_uses_except(done, done.owner.operation)
-
-    def _begin(self, number: ir.Value, stage: ir.Value, phase: ir.Value, late: ir.Value) -> None:
-        tile.await_(self.ring, stage, phase)
-        self.carried, self.late = list(late.owner.owner.opview.inner_iter_args), late
-        self.continues = arith.cmpi(arith.CmpIPredicate.ne, number, self.loop.op.operands[0])
-
-    def _multiply(self, product: GemmOp, stage: ir.Value) -> ir.Value:
-        """Starts a product. Waits for it, unless it is only added to sums that the loop carries."""
-        a, left, right = product.a, self.loop.loads.get(product.a), self.loop.loads[product.b]
+    def start(
+        self, product: GemmOp, stage: ir.Value, c: ir.Value, adds: ir.Value, a: ir.Value | None = None
+    ) -> ir.Value:
+        """Starts a product of the tiles in a stage, or of `a` in registers. If `adds`, it is added to `c`."""
+        left, right = self.loop.loads.get(product.a), self.loop.loads[product.b]
         turned = left is not None and left.transposed
         if left is not None:
             shape, row, column = (self.rows, product.mnk[2]), emit.value(self.row), emit.value(0)
             a = left.stage(stage)
             a = tile.slice_(a, column, row, shape[::-1]) if turned else tile.slice_(a, row, column, shape)
-        start = self.flying.get(product.d, -1)
-        adds = self.continues if start >= 0 else emit.constant(emit.i1(), self.loop.adds(product))
-        c = product.c[0] if start < 0 and self.loop.adds(product) else undefined(product.d.type)
-        b, b_turned = right.stage(stage), right.transposed
-        sums = tile.gemm_async(a, b, c, adds, transpose_a=turned, transpose_b=b_turned, first_sum=start)
-        if start >= 0:
+        first_sum, b = self.flying.get(product.d, -1), right.stage(stage)
+        transposed = right.transposed
+        return tile.gemm_async(
+            a or product.a, b, c, adds, transpose_a=turned, transpose_b=transposed, first_sum=first_sum
+        )
+
+    def _begin(self, number: ir.Value, stage: ir.Value, phase: ir.Value, _: ir.Value) -> None:
+        tile.await_(self.rings[0][0], stage, phase)
+        self.continues = arith.cmpi(arith.CmpIPredicate.ne, number, self.loop.op.operands[0])
+
+    def _multiply(self, product: GemmOp, stage: ir.Value) -> ir.Value:
+        """Starts a product. Waits for it, unless it is only added to sums that the loop carries."""
+        no_sums = undefined(product.d.type)
+        if product.d in self.flying:
+            self.start(product, stage, no_sums, self.continues)
             return product.c[0]
-        if product.d in self.passed:
-            return sums
-        (done,) = tile.wait_gemm(sums)
-        if product.operation == self.loop.products[0].operation and self.passed:
-            self._await(self.carried)
-            with emit.when(self.continues):
-                tile.release(self.ring, self.late)
-        return done
+        adds = self.loop.adds(product)
+        sums = self.start(product, stage, product.c[0] if adds else no_sums, emit.constant(emit.i1(), adds))
+        return tile.wait_gemm(sums)[0]
 
     def _end(self, stage: ir.Value, phase: ir.Value, late: ir.Value) -> list[ir.Value]:
+        (ring, _), *_ = self.rings
         if self.flying:
             tile.wait_gemm(pending=len(self.flying))
             with emit.when(self.continues):
-                tile.release(self.ring, late)
-        elif not self.passed:
-            tile.release(self.ring, stage)
-        return [*tile.advance(self.ring, stage, phase), stage]
+                tile.release(ring, late)
+        else:
+            tile.release(ring, stage)
+        return [*tile.advance(ring, stage, phase), stage]

@@ -64,23 +64,62 @@ gpu.module @m [#nvvm.target<chip = "sm_90a">] {
     gpu.return
   }
 
-  // The first product is awaited at once. The second one, whose sums are only carried, is awaited with the first one of the next
-  // iteration, after which the stage before is released. A is a tile in registers.
-  // CHECK-LABEL: gpu.func @last_product
-  // CHECK: scf.for {{.*}} iter_args(%[[ACC:[a-z0-9]*]] = %{{.*}}, %{{.*}} = %c0_i32, %{{.*}} = %c0_i32, %[[LATE:.*]] = %c0_i32)
-  // CHECK: %[[S:.*]] = "tile.gemm_async"(%{{.*}}, %{{.*}}, %{{.*}}, %false)
-  // CHECK-NEXT: %[[P:.*]] = "tile.wait_gemm"(%[[S]])
-  // CHECK-NEXT: %[[BEFORE:.*]] = "tile.wait_gemm"(%[[ACC]])
-  // CHECK-NEXT: scf.if
-  // CHECK-NEXT: "tile.release"(%{{.*}}, %[[LATE]])
+  // The second product multiplies what is computed from the first, and its sums are used after the first product: it starts in the
+  // next iteration. The first iteration has none, and the last one is after the loop. Each product has a ring of its own.
+  // CHECK-LABEL: gpu.func @late_product
+  // CHECK: %[[KEYS:.*]] = "tile.make_ring"
+  // CHECK: %[[VALUES:.*]] = "tile.make_ring"
+  // CHECK: scf.if
+  // CHECK: "tile.await"(%[[KEYS]], %c0_i32, %c0_i32)
+  // CHECK: %[[S0:.*]] = "tile.gemm_async"
+  // CHECK: "tile.wait_gemm"(%[[S0]]) :
+  // CHECK: "tile.release"(%[[KEYS]], %c0_i32)
+  // CHECK: scf.for {{.*}} iter_args(%[[A:[a-z0-9]*]] = %{{.*}}, %[[C:[a-z0-9]*]] = %{{.*}}, %[[S:[a-z0-9]*]] = {{.*}}, %{{.*}} = {{.*}}, %[[L:[a-z0-9]*]] = %c0_i32, %[[LP:[a-z0-9]*]] = %c0_i32)
+  // CHECK: %[[FIRST:.*]] = "tile.gemm_async"(%{{.*}}, %{{.*}}, %{{.*}}, %false)
+  // CHECK: "tile.await"(%[[VALUES]], %[[L]], %[[LP]])
+  // CHECK: %[[LATE:.*]] = "tile.gemm_async"(%[[A]], %{{.*}}, %[[C]], %true)
+  // CHECK: %[[P:.*]] = "tile.wait_gemm"(%[[FIRST]]) {pending = 1 : i64}
+  // CHECK-NEXT: "tile.release"(%[[KEYS]], %[[S]])
   // CHECK: %[[H:.*]] = arith.truncf %[[P]]
-  // CHECK: %[[TWICE:.*]] = arith.addf %[[BEFORE]], %[[BEFORE]]
-  // CHECK: %[[D:.*]] = "tile.gemm_async"(%[[H]], %{{.*}}, %[[TWICE]], %true)
-  // CHECK-NOT: "tile.wait_gemm"
-  // CHECK-NOT: "tile.release"
-  // CHECK: scf.yield %[[D]],
-  // CHECK: "tile.wait_gemm"
-  gpu.func @last_product(%a: memref<?x?xbf16>, %b: memref<?x?xbf16>, %d: memref<?x?xf32>, %n: i32) kernel {
+  // CHECK: scf.if
+  // CHECK-NEXT: "tile.await"(%[[KEYS]]
+  // CHECK: %[[DONE:.*]] = "tile.wait_gemm"(%[[LATE]]) :
+  // CHECK-NEXT: "tile.release"(%[[VALUES]], %[[L]])
+  // CHECK-NEXT: %[[TWICE:.*]] = arith.addf %[[DONE]], %[[DONE]]
+  // CHECK: scf.yield %[[H]], %[[TWICE]],
+  // CHECK: "tile.await"(%[[VALUES]]
+  // CHECK: %[[LAST:.*]] = "tile.gemm_async"
+  // CHECK: "tile.wait_gemm"(%[[LAST]]) :
+  // CHECK: "tile.release"(%[[VALUES]]
+  // CHECK: "tile.acquire"(%[[KEYS]]
+  // CHECK: "tile.acquire"(%[[VALUES]]
+  gpu.func @late_product(%a: memref<?x?xbf16>, %b: memref<?x?xbf16>, %d: memref<?x?xf32>, %n: i32) kernel {
+    %c0 = arith.constant 0 : i32
+    %c64 = arith.constant 64 : i32
+    %zero = arith.constant dense<0.0> : tensor<64x64xf32>
+    %x = "tile.load"(%a, %c0, %c0) : (memref<?x?xbf16>, i32, i32) -> tensor<64x64xbf16>
+    %s = scf.for %k = %c0 to %n step %c64 iter_args(%acc = %zero) -> (tensor<64x64xf32>) : i32 {
+      %y = "tile.load"(%b, %k, %c0) : (memref<?x?xbf16>, i32, i32) -> tensor<64x64xbf16>
+      %z = "tile.load"(%a, %k, %c0) : (memref<?x?xbf16>, i32, i32) -> tensor<64x64xbf16>
+      %p = "tile.gemm"(%x, %y) : (tensor<64x64xbf16>, tensor<64x64xbf16>) -> tensor<64x64xf32>
+      %h = arith.truncf %p : tensor<64x64xf32> to tensor<64x64xbf16>
+      %twice = arith.addf %acc, %acc : tensor<64x64xf32>
+      %t = "tile.gemm"(%h, %z, %twice) {beta = 1.0 : f32} : (tensor<64x64xbf16>, tensor<64x64xbf16>, tensor<64x64xf32>) -> tensor<64x64xf32>
+      scf.yield %t : tensor<64x64xf32>
+    }
+    "tile.store"(%s, %d, %c0, %c0) : (tensor<64x64xf32>, memref<?x?xf32>, i32, i32) -> ()
+    gpu.return
+  }
+
+  // The same with a tile that both products read: each is awaited at once.
+  // CHECK-LABEL: gpu.func @shared_tile
+  // CHECK: scf.for
+  // CHECK: %[[S:.*]] = "tile.gemm_async"
+  // CHECK-NEXT: "tile.wait_gemm"(%[[S]])
+  // CHECK: %[[D:.*]] = "tile.gemm_async"
+  // CHECK-NEXT: "tile.wait_gemm"(%[[D]])
+  // CHECK: "tile.release"
+  gpu.func @shared_tile(%a: memref<?x?xbf16>, %b: memref<?x?xbf16>, %d: memref<?x?xf32>, %n: i32) kernel {
     %c0 = arith.constant 0 : i32
     %c64 = arith.constant 64 : i32
     %zero = arith.constant dense<0.0> : tensor<64x64xf32>
