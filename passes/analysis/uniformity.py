@@ -196,6 +196,8 @@ def _sources(value: ir.Value, scope: Scope) -> list[ir.Value] | None:
         return list(op.operands)
     if SAME_IN_A_WARPGROUP in op.attributes:
         return None if scope is Scope.CTA else []
+    if op.name == "nvvm.vote.sync" and scope is Scope.WARP and constant(op.operands[0]) == -1:
+        return []  # all lanes take part, and get one result
     if reads_one_lane(op):
         # In a warpgroup, each warp reads a lane of its own.
         return list(op.operands)[1:3] if scope is not Scope.WARP else [op.operands[2]]
