@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from weft.isa.chips import WARPS
+from weft.isa.chips import LANES, WARPS
 from weft.layout import MEMORY, Iter, Layout
 from weft.mlir import arith, ir, vector
 from weft.passes.builders import emit, fragment_registers
@@ -39,6 +39,15 @@ def sums(shape: Shape, row_block: int = WGMMA_ROWS) -> Layout:
     block = Layout.parse(text)
     layout = block if rows == row_block else block.tile_to((rows, columns), (row_block, columns))
     return layout if len(shape) > 1 else without_axis(layout, (rows, columns), 1)
+
+
+@lru_cache(maxsize=256)
+def rows_in_threads(shape: Shape) -> Layout:
+    """The layout of a tile, or of a vector of rows, of which each thread has a row of 128."""
+    columns = shape[1] if len(shape) > 1 else 1
+    block = Layout.parse(f"S[({WARPS},{LANES},{columns}):(1@warpid,1@laneid,1)]")
+    layout = block if shape[0] == LANE_ROWS else block.tile_to((shape[0], columns), (LANE_ROWS, columns))
+    return layout if len(shape) > 1 else without_axis(layout, (shape[0], columns), 1)
 
 
 @lru_cache(maxsize=256)

@@ -162,7 +162,10 @@ def test_tracebacks_have_lines_of_the_user_only(call, monkeypatch):
         ),
         ("w.argmax(t)", r"w\.argmax missing .* 'axis': write w\.argmax\(x, axis\)"),
         ("w.max(t, dim=1)", r"w\.max got an unexpected keyword argument 'dim': write w\.max\(x, axis=None, "),
-        ("r.take(2)", r"Ring\.take takes 1 .* but 2 were given: write Ring\.take\(\*, waits=True\)"),
+        (
+            "r.take(2)",
+            r"Ring\.take takes 1 .* but 2 were given: write Ring\.take\(\*, waits=True, own=False\)",
+        ),
         ("t @ t", r"'@' can't be applied to a fragment and a fragment: multiply by w\.gemm\(a, b\), of"),
         ("t + x", r"'\+' can't be applied to a fragment and an array: load an element by x\[i\]"),
         ("x + 1.0", r"'\+' can't be applied to an array and float: load an element by x\[i\], or a"),

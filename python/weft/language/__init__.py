@@ -34,6 +34,7 @@ _MODULES = {
     "operations.randoms": "rand rand4x randint randint4x randn",
     "operations.ranges": "range=range_ tiles",
     "operations.reductions": "argmax argmin max=maximum_of min=minimum_of sum=sum_of warp_any warpgroup_any",
+    "operations.rings": "ring",
     "operations.roles": "barrier cta ctas last one_thread role thread turns warpgroup_barrier",
     "operations.scans": "associative_scan cumsum",
     "operations.signals": "await_signals signal",
@@ -45,9 +46,10 @@ _MODULES = {
     "values.dtypes": "DType bf16 e2m1 e2m3 e3m2 e4m3 e5m2 e8m0 f16 f32 f64 i1 i16 i32 i64 i8 u16 u32 u64 u8",
     "values.fragments": "Fragment full pin zeros",
     "values.matrices": "Matrix Place",
-    "values.rings": "Ring ring",
+    "values.rings": "Ring",
     "values.scalars": "Scalar",
     "values.stages": "Slot",
+    "values.tensor_memory": "TensorMemory tensor_memory",
 }
 """The public names of each module, `print=print_` where a name differs there. They are imported at first use:
 most of these modules need MLIR, which a process with compiled kernels doesn't.

@@ -14,7 +14,8 @@ from weft.language.calls.kernels import KernelFunction
 from weft.layout import Layout
 
 __all__ = ["Array", "Buffer", "DType", "Fragment", "In", "KernelFunction", "Matrix", "Out", "Pending"]
-__all__ += ["Place", "Ring", "Scalar", "Slot", "abs", "argmax", "argmin", "associative_scan", "atomic_add"]
+__all__ += ["Place", "Ring", "Scalar", "Slot", "TensorMemory", "abs", "argmax", "argmin"]
+__all__ += ["associative_scan", "atomic_add"]
 __all__ += ["atomic_and", "atomic_cas", "atomic_max", "atomic_min", "atomic_or", "atomic_xchg", "atomic_xor"]
 __all__ += ["await_signals", "barrier", "bf16", "by_lanes", "ceil", "ceil_div", "check", "clear_rows"]
 __all__ += ["cluster_arrive", "cluster_barrier", "cluster_rank", "cluster_wait", "column", "convert", "cos"]
@@ -27,8 +28,9 @@ __all__ += ["mulhi", "one_thread", "pin", "prefetch", "print", "ptx", "rand", "r
 __all__ += ["randint4x", "randn", "range", "rcp"]
 __all__ += ["relu", "ring", "role", "round", "row", "rsqrt", "shared", "show", "shuffle", "sigmoid"]
 __all__ += ["signal", "silu"]
-__all__ += ["sin", "sqrt", "store", "store_column", "store_row", "sum", "tanh", "thread", "tile_queue"]
-__all__ += ["tiles", "torch_op", "transpose", "turns", "u8", "u16", "u32", "u64", "wait", "warp_any"]
+__all__ += ["sin", "sqrt", "store", "store_column", "store_row", "sum", "tanh", "tensor_memory"]
+__all__ += ["thread", "tile_queue", "tiles", "torch_op", "transpose", "turns", "u8", "u16", "u32", "u64"]
+__all__ += ["wait", "warp_any"]
 __all__ += ["warp_gemm", "warpgroup_any", "warpgroup_barrier", "where", "zeros"]
 
 _P = ParamSpec("_P")
@@ -37,6 +39,7 @@ _T = TypeVar("_T", bound=Scalar, default=Any)
 _V = TypeVar("_V", Scalar, Fragment)
 _F = TypeVar("_F", Scalar, Fragment, float)
 _O = TypeVar("_O")
+_M = TypeVar("_M", Buffer, TensorMemory, default=Buffer)
 
 _Number: TypeAlias = bool | int | float | Scalar | Place
 _Index: TypeAlias = int | Scalar | Place
@@ -177,13 +180,24 @@ class Buffer:
     def columns(self, first: _Index, count: int) -> Buffer: ...
     def peer(self, rank: _Index) -> Buffer: ...
 
-class Slot:
-    """A full stage of a ring. Its buffers are attributes."""
+class TensorMemory:
+    """A tile in tensor memory, or some of its columns."""
 
-    def __getattr__(self, name: str) -> Buffer: ...
+    @property
+    def dtype(self) -> DType: ...
+    @property
+    def shape(self) -> tuple[int, int]: ...
+    @property
+    def layout(self) -> Layout: ...
+    def columns(self, first: _Index, count: int) -> TensorMemory: ...
+
+class Slot(Generic[_M]):
+    """A full stage of a ring. Its buffers, or its tiles in tensor memory, are attributes."""
+
+    def __getattr__(self, name: str) -> _M: ...
     def ready(self) -> None: ...
     def release(self) -> None: ...
-    def __enter__(self) -> Slot: ...
+    def __enter__(self) -> Slot[_M]: ...
     def __exit__(self, *_: object) -> None: ...
 
 class Int4Weights:
@@ -206,14 +220,16 @@ class Int4Operand:
     def dequantized(self) -> Fragment: ...
     def warp_gemm(self, b: Buffer, sums: Fragment | None = None) -> Fragment: ...
 
-class Ring:
-    """Stages of shared memory that one role fills and others take."""
+class Ring(Generic[_M]):
+    """Stages of shared or tensor memory that one role fills and others take."""
 
     def fill(self, **places: Place | tuple[Place, ...] | None) -> None: ...
     def lend(self) -> None: ...
-    def take(self, *, waits: bool = True) -> Slot: ...
-    def ready(self) -> Slot: ...
-    def write(self, taken: Slot | None = None, *, own: bool = False) -> AbstractContextManager[Slot]: ...
+    def take(self, *, waits: bool = True, own: bool = False) -> Slot[_M]: ...
+    def ready(self) -> Slot[_M]: ...
+    def write(
+        self, taken: Slot[_M] | None = None, *, own: bool = False
+    ) -> AbstractContextManager[Slot[_M]]: ...
 
 class _Turns:
     def wait(self, me: _Index) -> None: ...
@@ -376,7 +392,7 @@ def randn(seed: _Number, offset: Fragment) -> Fragment: ...
 @overload
 def randn(seed: _Number, offset: _Number) -> Scalar: ...
 def load(
-    source: Buffer | Place,
+    source: Buffer | TensorMemory | Place,
     shape: int | tuple[int, ...] | None = None,
     *,
     like: Fragment | None = None,
@@ -387,7 +403,7 @@ def load_row(source: Buffer | Place, *, like: Fragment, outside: _Number = 0) ->
 def load_column(source: Buffer | Place, *, like: Fragment, outside: _Number = 0) -> Fragment: ...
 def store(
     fragment: Fragment,
-    to: Buffer | Place,
+    to: Buffer | TensorMemory | Place,
     *,
     via: Buffer | None = None,
     rows: _Index | None = None,
@@ -452,6 +468,7 @@ def atomic_xchg(
 def prefetch(place: Place, rows: int, columns: int) -> None: ...
 def clear_rows(buffer: Buffer, first: _Index) -> None: ...
 def fence(*, order: str | None = None, scope: str | None = None) -> None: ...
+@overload
 def gemm(
     a: Buffer | Fragment,
     b: Buffer | Fragment,
@@ -460,6 +477,10 @@ def gemm(
     a_scales: Buffer | None = None,
     b_scales: Buffer | None = None,
 ) -> Fragment: ...
+@overload
+def gemm(
+    a: Buffer | TensorMemory, b: Buffer, sums: TensorMemory, *, accumulate: bool | Scalar = True
+) -> None: ...
 def warp_gemm(a: Buffer | Fragment, b: Buffer, sums: Fragment | None = None) -> Fragment: ...
 @overload
 def wait(product: Fragment, /, *, pending: int = 0) -> Fragment: ...
@@ -494,14 +515,26 @@ def transpose(source: Buffer, to: Buffer, *, interleaved: bool = False) -> None:
 
 def shared(rows: int, columns: int, dtype: DType) -> Buffer: ...
 def block_scales(rows: int, depth: int, dtype: DType) -> tuple[int, int, DType]: ...
+def tensor_memory(rows: int, columns: int, dtype: DType) -> TensorMemory: ...
+@overload
 def ring(
     stages: int,
     *,
     takers: int = 1,
     shared: dict[str, int] | None = None,
     over: Ring | None = None,
+    memory: Literal["shared"] = "shared",
     **buffers: tuple[int, int, DType],
 ) -> Ring: ...
+@overload
+def ring(
+    stages: int,
+    *,
+    takers: int = 1,
+    over: Ring[TensorMemory] | None = None,
+    memory: Literal["tensor"],
+    **buffers: tuple[int, int, DType],
+) -> Ring[TensorMemory]: ...
 def turns(count: int) -> _Turns: ...
 def role(*, warpgroups: int = 1, registers: int = 0) -> AbstractContextManager[Scalar]: ...
 def one_thread(warp: int = 0) -> AbstractContextManager[None]: ...

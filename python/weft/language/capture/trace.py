@@ -31,10 +31,8 @@ class Positions:
     taken: tuple[ir.Value, ...] = ()
     is_shared = False
     """Whether the CTAs of a cluster copy for each other."""
-    filling: "Role | None" = None
-    """The role that copies."""
-    filling_warp: int | None = None
-    """The warp of its thread that starts the copies."""
+    drainer: "tuple[Role | None, int | None] | None" = None
+    """The role, and the warp of its thread, that waits at the end until nothing signals the ring."""
 
     def begin(self) -> None:
         """Sets the positions of a role that begins: the stages to fill and to take, and their phases."""
@@ -45,7 +43,7 @@ class Positions:
         """Raises WeftError, at the end, for a wrong number of warpgroups that take stages."""
 
     def drain(self) -> None:
-        """Waits until no other CTA signals a ring that is shared, in the thread that fills it."""
+        """Waits until no other CTA, and no product, signals the ring, in the thread of `drainer`."""
 
 
 class Held(Protocol):
@@ -154,6 +152,8 @@ class Trace:
 
     def sums(self, shape: tuple[int, ...]) -> Layout:
         """The layout of the sums of products of this shape, and of vectors of their rows."""
+        if self.multiplier.rows_in_threads and shape[0] % registers.LANE_ROWS == 0:
+            return registers.rows_in_threads(shape)
         return registers.sums(shape, self.multiplier.row_block)
 
     def meet(self) -> None:

@@ -31,6 +31,7 @@ _MAKERS = {
     "Buffer": "w.shared(rows, columns, dtype) makes a buffer",
     "Fragment": "w.zeros, w.full and w.load make fragments",
     "Ring": "w.ring(stages, name=(rows, columns, dtype)) makes a ring",
+    "TensorMemory": "w.tensor_memory(rows, columns, dtype) makes it",
     "Scalar": "w.i32(value) makes a number of the GPU",
 }
 

@@ -11,7 +11,7 @@ from weft.isa.chips import WARPGROUP
 from weft.isa.tensor_map import ROW_BYTES
 from weft.language.capture import trace
 from weft.language.messages.mistakes import check_flag, mistake
-from weft.language.operations import flat_vectors, gathers
+from weft.language.operations import flat_vectors, gathers, tensor_tiles
 from weft.language.operations.gathers import Gathered
 from weft.language.operations.maths import chosen
 from weft.language.operations.orders import ordered
@@ -24,6 +24,7 @@ from weft.language.values.dtypes import NUMBERS, DType, i32
 from weft.language.values.fragments import Fragment, check_like, free_type, layout_for
 from weft.language.values.matrices import Place
 from weft.language.values.scalars import Scalar, as_scalar
+from weft.language.values.tensor_memory import TensorMemory
 from weft.layout import Layout
 from weft.mlir import arith, gpu, ir, llvm, nvvm, scf
 from weft.passes.builders import addresses, atomics, emit, registers
@@ -88,11 +89,12 @@ def _rows(place: Place, shape: tuple[int, ...], layout: Layout, rows: ir.Value |
 def load(
     source: object, shape: object = None, *, like: Fragment | None = None, outside: object = 0
 ) -> Fragment:
-    """Loads a tile by the lanes of a warpgroup, from a buffer, or from an array at the tile's first element.
+    """Loads a tile by the lanes of a warpgroup, from a buffer, from tensor memory, or from an array at the
+    tile's first element.
 
-    The fragment has the layout of `like`. By default, that of a tile from a buffer is that of the sums of
-    `w.gemm`, and that of one from an array is decided later. From an array it has this `shape`, and elements
-    outside of the array are `outside`.
+    The fragment has the layout of `like`. By default, that of a tile from a buffer or tensor memory is that
+    of the sums of `w.gemm`, and that of one from an array is decided later. From an array it has this
+    `shape`, and elements outside of the array are `outside`.
 
     A `shape` that is one number loads a flat vector: so many elements along the array's last dimension, which
     the threads of the warpgroup share, or in a kernel without roles, all threads of the CTA. It is a multiple
@@ -103,14 +105,14 @@ def load(
     """
     trace.current().check_whole("w.load")
     check_like(like)
-    if isinstance(source, Buffer):
+    if isinstance(source, (Buffer, TensorMemory)):
         if shape not in (None, tuple(source.shape)):
             raise mistake(
                 f"a buffer is loaded whole, got the shape {shown(shape)} beside {source}: leave it out, or "
                 "load a part, buffer.rows(first, count) or buffer.columns(first, count)"
             )
         check_no_outside(outside)
-        return _from_buffer(source, like)
+        return _from_buffer(source, like) if isinstance(source, Buffer) else tensor_tiles.load(source, like)
     if isinstance(source, Gathered):
         if outside != 0:
             raise mistake("elements at indices of a fragment are 0 outside of the array: use w.where")
@@ -215,6 +217,11 @@ def store(
         check_written(to, fragment.dtype)
         flat_vectors.store(fragment, to, via, rows)
         return
+    if isinstance(to, TensorMemory):
+        if via is not None or rows is not None:
+            raise mistake("via and rows are for stores to an array: a tile is stored whole to tensor memory")
+        tensor_tiles.store(fragment, to)
+        return
     if isinstance(to, Buffer):
         if rows is not None:
             raise mistake("rows is for stores to an array: a tile is stored whole to a buffer")
@@ -284,7 +291,7 @@ def _to_buffer(fragment: Fragment, buffer: Buffer) -> None:
     bits, run = buffer.dtype.bits, registers.run(fragment.layout, fragment.shape)
     bytes_ = min(run * buffer.dtype.bytes, registers.MOST_BYTES)
     is_wide = bytes_ == registers.MOST_BYTES or (bits == 8 and run > 1)
-    width = bytes_ if is_wide and bits != 16 and not buffer.transposed else 0
+    width = bytes_ if is_wide and not buffer.transposed else 0
     zero, transpose = emit.value(0), buffer.transposed
     tile.store(fragment.value, buffer.value, zero, zero, transpose=transpose, vector_bytes=width)
 

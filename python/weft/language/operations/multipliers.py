@@ -15,7 +15,7 @@ from weft.isa.mma import SCALED, SYNC, Scaled, Sync
 from weft.isa.wgmma import columns_complaint
 from weft.language.messages.mistakes import mistake
 from weft.language.values.block_scales import BlockScales
-from weft.language.values.buffers import Buffer, is_packed
+from weft.language.values.buffers import Buffer, Memory, is_packed
 from weft.language.values.dtypes import DType
 from weft.language.values.fragments import Fragment
 from weft.layout import Layout
@@ -45,6 +45,8 @@ class Multiplier:
 
     row_block = registers.WGMMA_ROWS
     """The rows of sums of which each warp of a warpgroup has a quarter."""
+    rows_in_threads = False
+    """Whether a thread has whole rows of tiles with a multiple of 128 rows, as tensor memory in its lanes."""
     operand_bits: tuple[int, ...] = (16,)
     """The bits that elements of a fragment as left operand may have."""
 
@@ -53,6 +55,15 @@ class Multiplier:
 
     def finish(self) -> None:
         """Called at the end of the kernel."""
+
+    @property
+    def columns(self) -> int:
+        """The columns of tensor memory that tiles have so far."""
+        return 0
+
+    def allocate(self, kind: ir.Type, over: ir.Value | None) -> ir.Value:
+        """A buffer of tensor memory, which may begin where another one does."""
+        raise NotImplementedError
 
     def start(
         self,
@@ -86,7 +97,7 @@ class Multiplier:
         """Keeps only what is known on another side of a branch as well."""
 
 
-def check_order(a: Buffer | Fragment, b: Buffer) -> None:
+def check_order(a: Buffer | Fragment | Memory, b: Buffer) -> None:
     """Raises WeftError for buffers in an order in which `wgmma` can't read their elements, nor `tcgen05.mma`
     with the swizzles of rings those of f32.
     """

@@ -11,9 +11,10 @@ from weft.isa import block_scales
 from weft.language.capture import trace
 from weft.language.capture.carried import Carried
 from weft.language.messages.mistakes import at, mistake
+from weft.language.operations import tensor_tiles
 from weft.language.operations.multipliers import WarpProducts
 from weft.language.values.block_scales import BlockScales
-from weft.language.values.buffers import Buffer, is_packed
+from weft.language.values.buffers import Buffer, Memory, is_packed
 from weft.language.values.dtypes import (
     BY_SHORT_NAME,
     DType,
@@ -31,6 +32,7 @@ from weft.language.values.dtypes import (
 )
 from weft.language.values.fragments import Fragment
 from weft.language.values.scalars import dtype_of
+from weft.language.values.tensor_memory import TensorMemory
 from weft.mlir import ir
 from weft.passes.builders import emit, registers
 
@@ -97,13 +99,14 @@ class Pending(Carried):
 
 
 def gemm(
-    a: Buffer | Fragment,
+    a: Buffer | TensorMemory | Fragment,
     b: Buffer | Fragment,
-    sums: Fragment | Pending | None = None,
+    sums: Fragment | Pending | TensorMemory | None = None,
     *,
+    accumulate: object = True,
     a_scales: BlockScales | None = None,
     b_scales: BlockScales | None = None,
-) -> Pending | Fragment:
+) -> Pending | Fragment | None:
     """Starts `a @ b`, or `sums + a @ b`, by the warpgroup. The result is pending until `w.wait`.
 
     If both are tiles from arrays, as `w.load` returns them, the result is a tile: `--pipeline-loops` divides
@@ -114,10 +117,24 @@ def gemm(
     `b` is a buffer of K x N. Either may be transposed: `b.T`. `sums` may be pending itself. Buffers must not
     be released, and must not change, before the product is finished.
 
+    With `sums` in tensor memory, one thread starts the product, in `w.one_thread()`, and nothing is returned:
+    `sums` becomes `sums + a @ b`, or `a @ b` where `accumulate` is false. `a` may be in tensor memory, too.
+    Stages that this thread writes become full, and those that it takes empty, when the products are complete
+    that it has started by then (PTX ISA, "tcgen05.mma", "tcgen05.commit").
+
     `a_scales` and `b_scales` are the block scales of the rows of `a` and of the columns of `b` (PTX ISA,
     "Block Scaling"): buffers of a ring, made by `w.block_scales`.
     """
     is_scaled = (a_scales, b_scales) != (None, None)
+    if isinstance(a, TensorMemory) or isinstance(sums, TensorMemory):
+        if is_scaled:
+            raise mistake("block scales are for products of warpgroups: leave out sums in tensor memory")
+        left, right, tile_ = tensor_tiles.checked(a, b, sums)
+        _checked_types("w.gemm", left, right)
+        tensor_tiles.multiply(left, right, tile_, accumulate)
+        return None
+    if accumulate is not True:
+        raise mistake("accumulate is for sums in tensor memory: leave out sums to begin with 0")
     if isinstance(a, Fragment) and isinstance(b, Fragment) and a.is_free and b.is_free and not is_scaled:
         return _of_tiles(a, b, sums)
     current, kind = trace.current(), _checked("w.gemm", a, b, sums)
@@ -223,7 +240,7 @@ def _checked(caller: str, a: Buffer | Fragment, b: Buffer | Fragment, sums: obje
     return kind
 
 
-def _checked_types(caller: str, a: Buffer | Fragment, b: Buffer | Fragment) -> tuple[Any, Any]:
+def _checked_types(caller: str, a: Memory | Fragment, b: Memory | Fragment) -> tuple[Any, Any]:
     """The shapes of the operands of a product. Raises WeftError for those that no product has."""
     if len(a.shape) != 2 or len(b.shape) != 2:
         raise mistake(f"{caller} expects tiles of rows and columns, got {a} and {b}")

@@ -224,14 +224,14 @@ def one_thread(warp: int = 0) -> Iterator[None]:
 
 
 def _drain(current: Trace) -> None:
-    """At the end of a role, the threads that fill rings wait until other CTAs have released the stages that
-    they share. Before, the role may do what these CTAs wait for.
+    """At the end of a role, the threads that fill shared rings wait until other CTAs have released stages,
+    and those that release stages by products until these are complete: nothing may signal an mbarrier of a
+    CTA that has ended. Before, the role may do what other CTAs wait for.
     """
-    rings = [ring for ring in current.rings if ring.is_shared and ring.filling is current.role]
-    for warp in sorted({ring.filling_warp or 0 for ring in rings}):
-        with thread_ids.one_thread(warp):
-            for ring in rings:
-                if ring.filling_warp == warp:
+    for warp in range(WARPS):
+        if rings := [ring for ring in current.rings if ring.drainer == (current.role, warp)]:
+            with thread_ids.one_thread(warp):
+                for ring in rings:
                     ring.drain()
 
 

@@ -26,7 +26,7 @@ from weft.language.capture import trace
 from weft.language.messages.mistakes import at, mistake
 from weft.language.operations.multipliers import Multiplier, Product, Scales, check_order
 from weft.language.operations.roles import one_thread, warpgroup_barrier
-from weft.language.values.buffers import Buffer, is_packed
+from weft.language.values.buffers import Buffer, Memory, is_packed
 from weft.language.values.dtypes import f32
 from weft.language.values.fragments import Fragment
 from weft.layout import Iter, Layout
@@ -73,8 +73,12 @@ class TensorProducts(Multiplier):
     def __init__(self, current: trace.Trace) -> None:
         self._trace, self._count = current, _Count()
         current.rings.append(self._count)
-        self._memory: ir.OpView | None = None  # the tile.tensor_memory
-        self._marker: ir.OpView | None = None  # before which its buffers are
+        reload = {"reload": ir.BoolAttr.get(True)}
+        name = tile.TensorMemoryOp.OPERATION_NAME
+        self._memory = ir.Operation.create(name, attributes=reload, regions=1, ip=False)  # begin() inserts it
+        with ir.InsertionPoint(self._memory.regions[0].blocks.append()):
+            self._marker = arith.constant(emit.i32(), 0).owner  # before which its buffers are
+        self._point: ir.InsertionPoint | None = None  # from begin() on
         self._rings = dict[int, ir.Value]()  # of products that end, by the first warpgroup of a role
         self._free = list[Region]()
         self._operands = list[tuple[int, int, Region]]()  # that products read: their groups, and loops
@@ -84,22 +88,29 @@ class TensorProducts(Multiplier):
     # The memory of the kernel
 
     def begin(self) -> None:
-        reload = {"reload": ir.BoolAttr.get(True)}
-        memory = ir.Operation.create(tile.TensorMemoryOp.OPERATION_NAME, attributes=reload, regions=1)
-        self._memory, self._point = memory, self._trace.enter(memory.regions[0].blocks.append())
-        self._marker = arith.constant(emit.i32(), 0).owner
+        ir.InsertionPoint.current.insert(self._memory)
+        self._point = self._trace.enter(self._memory.regions[0].blocks[0])
 
     def finish(self) -> None:
-        if self._memory is None:
+        if self._point is None:
             return
         self._trace.leave(self._point)
-        columns = self._memory.opview.columns
+        columns = self.columns
         if columns > COLUMNS:
             message = (
                 f"the products of a CTA have {COLUMNS} columns of tensor memory, got {columns}: use tiles of "
                 "fewer columns, or wait for products before others start"
             )
             raise WeftError(Diagnostic(message, self._regions[-1].where))
+
+    @property
+    def columns(self) -> int:
+        return int(self._memory.opview.columns)
+
+    def allocate(self, kind: ir.Type, over: ir.Value | None) -> ir.Value:
+        self.rows_in_threads = True
+        with ir.InsertionPoint(self._marker):
+            return tile.alloc(kind, over=over)
 
     def _taken(self, shape: Sequence[int], element: ir.Type) -> tuple[Region, ir.Value]:
         """A region that nothing uses, and the buffer of this shape and type in it."""
@@ -141,18 +152,7 @@ class TensorProducts(Multiplier):
         kind: ir.Type,
         scales: Scales = None,
     ) -> tuple[None, Region]:
-        if b.dtype == f32 or min(a.dtype.bits, b.dtype.bits) < 8:
-            check_order(a, b)
-        if scales is None and is_packed(b):
-            raise mistake(
-                f"w.gemm of {b.dtype} and {b.dtype} needs a_scales and b_scales: w.block_scales makes their "
-                "buffers in the ring"
-            )
-        if not b.dtype.is_float and self._trace.chip not in I8_CHIPS:
-            raise mistake(
-                f"w.gemm of {b.dtype} needs {describe(I8_CHIPS)} among chips with tcgen05, got "
-                f"{self._trace.chip}: use w.warp_gemm"
-            )
+        check_operands(a, b, scales)
         stores = False
         if sums is not None and not isinstance(sums, Fragment):
             _check_held(sums)
@@ -287,6 +287,23 @@ class TensorProducts(Multiplier):
         self._operands += [each for each in operands if each not in self._operands]
         for region, holder in holders.items():
             region.holder = holder if region.holder is holder else None
+
+
+def check_operands(a: Buffer | Fragment | Memory, b: Buffer, scales: Scales = None) -> None:
+    """Raises WeftError for operands that no product on this chip has."""
+    if b.dtype == f32 or min(a.dtype.bits, b.dtype.bits) < 8:
+        check_order(a, b)
+    if scales is None and is_packed(b):
+        raise mistake(
+            f"w.gemm of {b.dtype} and {b.dtype} needs a_scales and b_scales: w.block_scales makes their "
+            "buffers in the ring"
+        )
+    chip = trace.current().chip
+    if not b.dtype.is_float and chip not in I8_CHIPS:
+        raise mistake(
+            f"w.gemm of {b.dtype} needs {describe(I8_CHIPS)} among chips with tcgen05, got {chip}: use "
+            "w.warp_gemm"
+        )
 
 
 def _check_held(product: Product) -> None:

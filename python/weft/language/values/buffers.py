@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import gcd
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn, Protocol, Self
 
 from weft import mlir
 from weft.dialects import tile
@@ -146,6 +146,9 @@ class Filled(Protocol):
     def read_by_lanes(self) -> None:
         """Notes that lanes read the stages, not only products."""
 
+    def read_by_product(self) -> None:
+        """Notes that products which one thread starts read the stages."""
+
 
 class Stage(Protocol):
     """A stage that was taken."""
@@ -160,21 +163,18 @@ class Stage(Protocol):
         """Notes that a product, by its number, reads the stage."""
 
 
-class Buffer(Carried):
-    """A tile of rows x columns in shared memory, or a part of one. `b.T` is it transposed, for `w.gemm`."""
+class Memory(Carried):
+    """A tile of rows x columns in shared or tensor memory, or a part of one."""
 
-    def __init__(
-        self,
-        value: ir.Value,
-        *,
-        transposed: bool = False,
-        ring: Filled | None = None,
-        slot: Stage | None = None,
-    ) -> None:
-        check_value(value, "Buffer")
+    noun: str
+    instead: str
+    """The end of a message: what to do where a loop or branch would choose between two."""
+    transposed = False
+
+    def __init__(self, value: ir.Value, ring: Filled | None = None, slot: Stage | None = None) -> None:
+        check_value(value, type(self).__name__)
         self.value = value
         """The SSA value."""
-        self.transposed = transposed
         self.ring, self.slot = ring, slot
 
     @property
@@ -184,14 +184,65 @@ class Buffer(Carried):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Rows and columns, of the transposed tile for `b.T`."""
+        """Rows and columns."""
         rows, columns = self.value.type.shape
-        return (columns, rows) if self.transposed else (rows, columns)
+        return rows, columns
 
     @property
     def layout(self) -> Layout:
         """Where its elements are."""
         return self.value.type.layout
+
+    def check_full(self) -> None:
+        """Raises WeftError for a buffer of a stage that nothing has waited for."""
+        if self.slot is not None:
+            self.slot.check_full("read")
+
+    # Its address is known where it is used, so that loops and branches carry the buffer itself.
+
+    def parts(self) -> list[ir.Value]:
+        return []
+
+    def like(self, parts: Iterator[ir.Value]) -> Self:
+        return self
+
+    def complaint(self, other: "Memory") -> str | None:
+        if other.value == self.value and other.transposed == self.transposed:
+            return None
+        return f"was {self} and becomes another one, {other}: {self.instead}"
+
+    def __str__(self) -> str:
+        return f"{self.noun} of {' x '.join(map(str, self.shape))} {self.dtype}"
+
+    def __repr__(self) -> str:
+        return f"<{self}, {self.layout}>"
+
+
+class Buffer(Memory):
+    """A tile of rows x columns in shared memory, or a part of one. `b.T` is it transposed, for `w.gemm`."""
+
+    noun = "a buffer"
+    instead = (
+        "make one buffer of both, and choose rows of it where they are used, as in b[i % 2, j] or "
+        "b.rows(i % 2 * rows, rows)"
+    )
+
+    def __init__(
+        self,
+        value: ir.Value,
+        *,
+        transposed: bool = False,
+        ring: Filled | None = None,
+        slot: Stage | None = None,
+    ) -> None:
+        super().__init__(value, ring, slot)
+        self.transposed = transposed
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns, of the transposed tile for `b.T`."""
+        rows, columns = self.value.type.shape
+        return (columns, rows) if self.transposed else (rows, columns)
 
     @property
     def T(self) -> "Buffer":
@@ -215,11 +266,6 @@ class Buffer(Carried):
         clusters.check("a buffer's peer")
         other = tile.peer(self.value, as_scalar(rank, i32).value)
         return Buffer(other, transposed=self.transposed, ring=self.ring, slot=self.slot)
-
-    def check_full(self) -> None:
-        """Raises WeftError for a buffer of a stage that nothing has waited for."""
-        if self.slot is not None:
-            self.slot.check_full("read")
 
     def read_by_lanes(self, *, as_operand: bool = False) -> None:
         """Notes that lanes read it, for themselves or as an operand of `mma.sync`."""
@@ -270,28 +316,6 @@ class Buffer(Carried):
 
     def __iter__(self) -> NoReturn:
         raise mistake(f"can't loop over {self}: loop over w.range of its rows or columns")
-
-    # Its address is known where it is used, so that loops and branches carry the buffer itself.
-
-    def parts(self) -> list[ir.Value]:
-        return []
-
-    def like(self, parts: Iterator[ir.Value]) -> "Buffer":
-        return self
-
-    def complaint(self, other: "Buffer") -> str | None:
-        if other.value == self.value and other.transposed == self.transposed:
-            return None
-        return (
-            f"was {self} and becomes another one, {other}: make one buffer of both, and choose rows of it "
-            "where they are used, as in b[i % 2, j] or b.rows(i % 2 * rows, rows)"
-        )
-
-    def __str__(self) -> str:
-        return f"a buffer of {' x '.join(map(str, self.shape))} {self.dtype}"
-
-    def __repr__(self) -> str:
-        return f"<{self}, {self.layout}>"
 
 
 def shared(rows: int, columns: int, dtype: DType) -> Buffer:

@@ -12,18 +12,18 @@ from weft.dialects import tile
 from weft.dialects.tile_copies import BOTH, ZERO
 from weft.errors import Diagnostic, Location, WeftError, shown
 from weft.ir import callers
-from weft.isa.async_copy import CP_ASYNC
-from weft.isa.chips import WARPGROUP, WARPS, describe
+from weft.isa.chips import WARPGROUP, WARPS
 from weft.isa.suggest import did_you_mean
+from weft.isa.tcgen05.control import ALLOC
 from weft.isa.tensor_map import BOX_ALIGNMENT, SWIZZLED_ROWS
 from weft.language.calls.signatures import ALIGNMENT
 from weft.language.capture import carried, trace
 from weft.language.messages.mistakes import check_flag, mistake
 from weft.language.operations import clusters
-from weft.language.values.block_scales import BlockScales, ScaleKind, check_chip
+from weft.language.values.block_scales import BlockScales, ScaleKind
 from weft.language.values.bounds import may_begin_before
 from weft.language.values.buffers import Buffer, buffer_type, check_room, stages_complaint
-from weft.language.values.dtypes import COPIED, DType, e2m1, e2m3, e3m2, e4m3, e5m2, e8m0
+from weft.language.values.dtypes import DType, e2m1, e2m3, e3m2, e4m3, e5m2
 from weft.language.values.matrices import TilePlace
 from weft.language.values.stages import Slot, Takers
 from weft.mlir import ir, nvvm
@@ -32,7 +32,6 @@ from weft.passes.builders import emit, thread_ids
 Kind = tuple[int, int, DType]  # rows, columns and the type of elements
 _BESIDE_BYTES = (e4m3, e5m2, e2m3, e3m2)
 """The types beside which, in one ring, elements of 4 bits have a byte each, as their products need."""
-_TAKEN_NAMES = ("ring", "stage", "where", "held", "taken")  # of a stage's own attributes
 
 
 class Ring(carried.Fixed, trace.Positions):
@@ -46,49 +45,58 @@ class Ring(carried.Fixed, trace.Positions):
         shared: dict[str, int],
         over: "Ring | None" = None,
     ) -> None:
-        self.name = ", ".join(buffers)
+        self.name = ", ".join(buffers) or "without tiles"
         self.stages, self.kinds, self._shared = stages, buffers, shared
         self.is_shared = bool(shared)
         self.over = over
         """The ring in whose memory the stages are, if they aren't in their own."""
-        mixed = any(
-            dtype in _BESIDE_BYTES
-            for dtype in (each[2] for each in buffers.values() if not isinstance(each, ScaleKind))
-        )
-        kinds = {
-            name: each.types(stages)[0]
-            if isinstance(each, ScaleKind)
-            else buffer_type(*each, stages, expanded=mixed and each[2] == e2m1)
-            for name, each in buffers.items()
-        }
         if over is None:
             self._takers = Takers(self.name, takers)
-            bytes_ = sum(kind.bytes for kind in kinds.values()) // stages
-            check_room(f"ring '{self.name}' has {stages} stages of {bytes_} bytes,", bytes_, stages)
         # This CTA's takers must have read a stage, and those of CTAs that it copies for.
         self.takers = takers * (1 + sum(clusters.size(axis) - 1 for axis in set(shared.values())))
-        with trace.current().before_barriers():
-            below = list(over._buffers.values()) if over else [None] * len(buffers)
-            self._buffers: dict[str, ir.Value] = {
-                name: tile.alloc(kind, over=memory)
-                for (name, kind), memory in zip(kinds.items(), below, strict=True)
-            }
-            self._scales: dict[str, ir.Value] = {
-                name: tile.alloc(each.types(stages)[1], over=self._buffers[name])
-                for name, each in buffers.items()
-                if isinstance(each, ScaleKind)
-            }
+        below = list(over._buffers.values()) if over else [None] * len(buffers)
+        self._scales = dict[str, ir.Value]()
+        self._buffers: dict[str, ir.Value] = self._allocated(dict(zip(buffers, below, strict=True)))
         self._where = callers.here()
         self._copied = not trace.current().has_tma
         self._writer: trace.Role | str | None = None  # "copies", or the role that writes its stages
+        self.filling: trace.Role | None = None  # the role that copies
+        self.filling_warp: int | None = None  # the warp of its thread that starts the copies
         self._own: bool | None = None  # whether each warpgroup writes the stage of its own number
         self._alone: bool | None = None  # whether one thread takes stages
+        self._takes_own: bool | None = None  # whether each warpgroup takes the stage of its own number
+        self._read_by: str | None = None  # "lanes" or "a product", where one thread takes them
+        self._ends_products = False  # whether a stage is empty when products of one thread end
         self._taking: tuple[trace.Role | None, int] | None = None  # the role and warp of that thread
         self._taken_at: Location | None = None
-        threads: dict[str, Any] = {"filled_by": "threads", "producers": WARPGROUP} if self._copied else {}
-        self._ring = tile.make_ring(stages, consumers=self.takers, **threads)
+        self._ring = tile.make_ring(stages, consumers=self.takers, **self._agents())
         trace.current().first_barriers = trace.current().first_barriers or self._ring.owner
         self.begin()
+
+    def _allocated(self, below: dict[str, ir.Value | None]) -> dict[str, ir.Value]:
+        """Its buffers, each in the memory of one that is `below` it, or in its own."""
+        dtypes = {each[2] for each in self.kinds.values() if not isinstance(each, ScaleKind)}
+        mixed = not dtypes.isdisjoint(_BESIDE_BYTES)
+        kinds = {
+            name: each.types(self.stages)[0]
+            if isinstance(each, ScaleKind)
+            else buffer_type(*each, self.stages, expanded=mixed and each[2] == e2m1)
+            for name, each in self.kinds.items()
+        }
+        if self.over is None:
+            bytes_ = sum(kind.bytes for kind in kinds.values()) // self.stages
+            subject = f"ring '{self.name}' has {self.stages} stages of {bytes_} bytes,"
+            check_room(subject, bytes_, self.stages)
+        with trace.current().before_barriers():
+            buffers = {name: tile.alloc(kind, over=below[name]) for name, kind in kinds.items()}
+            for name, each in self.kinds.items():
+                if isinstance(each, ScaleKind):
+                    self._scales[name] = tile.alloc(each.types(self.stages)[1], over=buffers[name])
+        return buffers
+
+    def _agents(self) -> dict[str, Any]:
+        """Who fills and empties stages, where that isn't what `tile.make_ring` has."""
+        return {"filled_by": "threads", "producers": WARPGROUP} if self._copied else {}
 
     def _bytes(self, name: str) -> int:
         rows, columns, dtype = self.kinds[name]
@@ -235,12 +243,14 @@ class Ring(carried.Fixed, trace.Positions):
                 f"position in it: fill it in w.one_thread({warp and f'warp={warp}'}), or make another ring"
             )
         self._writer, self.filling, self.filling_warp = "copies", current.role, current.warp
+        if self.is_shared:
+            self.drainer = current.role, current.warp
         current.needs_all_threads()
         return current
 
     def drain(self) -> None:
-        # Until all stages are empty, other CTAs may signal this one, so it mustn't end.
-        tile.drain(self._ring, *self.filled)
+        # A thread that takes all stages has the position of the next one to fill.
+        tile.drain((self.over or self)._ring, *(self.filled if self.is_shared else self.taken))
 
     def lend(self) -> None:
         """Waits until the next stage is empty, and passes it on unchanged. The warpgroups that take it can
@@ -272,8 +282,6 @@ class Ring(carried.Fixed, trace.Positions):
         """
         check_flag("own", own)
         current = self._in_role("written")
-        if current.one_thread:
-            raise mistake("a stage must be written by whole warpgroups, not in w.one_thread()")
         if self.over is None:
             if taken is not None:
                 raise mistake(f"ring '{self.name}' has its own memory: write() takes no stage of another one")
@@ -300,11 +308,9 @@ class Ring(carried.Fixed, trace.Positions):
 
     def _written_by(self, role: trace.Role, own: bool) -> None:
         """Each warp of a role announces what it has written."""
-        if own and self.stages != role.warpgroups:
-            raise mistake(
-                f"with own, a ring must have as many stages as the role has warpgroups, {role.warpgroups}, "
-                f"got {self.stages}"
-            )
+        if trace.current().one_thread:
+            raise mistake("a stage must be written by whole warpgroups, not in w.one_thread()")
+        self._check_own(role, own)
         if self._own not in (None, own):
             raise mistake(f"ring '{self.name}' must be written either always with own=True, or never")
         self._own = own
@@ -314,6 +320,14 @@ class Ring(carried.Fixed, trace.Positions):
         self._writer = role
         self._signalled_by("warps", "filled_by", "producers", (1 if own else role.warpgroups) * WARPS)
 
+    def _check_own(self, role: trace.Role, own: bool) -> None:
+        """Raises WeftError where warpgroups of a role have no stages of their own."""
+        if own and self.stages != role.warpgroups:
+            raise mistake(
+                f"with own, a ring must have as many stages as the role has warpgroups, {role.warpgroups}, "
+                f"got {self.stages}"
+            )
+
     def _signalled_by(self, whom: str, attribute: str, counted: str = "", count: int = 0) -> None:
         """Writes who announces full or empty stages, and how many there are, where that changes."""
         attributes = self._ring.owner.attributes
@@ -321,21 +335,32 @@ class Ring(carried.Fixed, trace.Positions):
         if counted:
             attributes[counted] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), count)
 
-    def take(self, *, waits: bool = True) -> Slot:
+    def take(self, *, waits: bool = True, own: bool = False) -> Slot:
         """Waits until the next stage is full, and takes it. `release()` lets it be filled again.
 
-        Without `waits`, the stage's `ready()` waits, which comes before its buffers are read.
+        Without `waits`, the stage's `ready()` waits, which comes before its buffers are read. With `own`,
+        each warpgroup of the role takes the stage of its own number, of as many stages as warpgroups.
 
-        In `w.one_thread()`, that thread alone takes and releases stages that another role writes.
+        In `w.one_thread()`, that thread alone takes and releases stages that another role writes. On a chip
+        with tensor memory, it may take stages that TMA fills, too: they are empty when the products that it
+        has started by then have read them.
         """
         check_flag("waits", waits)
+        check_flag("own", own)
         current = self._in_role("taken")
         self._taken_by(current.one_thread)
-        slot = Slot(self, *self.taken)
+        assert current.role is not None
+        self._check_own(current.role, own)
+        if self._takes_own not in (None, own):
+            raise mistake(f"ring '{self.name}' must be taken either always with own=True, or never")
+        self._takes_own = own
+        stage, phase = self.taken
+        slot = Slot(self, current.role.number if own else stage, phase)
         slot.full = False
         if waits:
             slot.ready()
-        self.taken = tile.advance(self._ring, *self.taken)
+        for _ in range(self.stages if own else 1):
+            self.taken = tile.advance(self._ring, *self.taken)
         current.holds(slot)
         return slot
 
@@ -379,7 +404,8 @@ class Ring(carried.Fixed, trace.Positions):
         current = trace.current()
         if current.role is None:
             raise mistake(f"a ring must be {done} in a role: write 'with w.role(…):' around it")
-        if done == "taken" and current.one_thread and (self._writer in (None, "copies") or self._copied):
+        copied = self._writer in (None, "copies") and current.chip not in ALLOC.chips()
+        if done == "taken" and current.one_thread and (copied or self._copied):
             raise mistake(
                 "a stage must be taken by whole warpgroups, not in w.one_thread(), unless a role before this "
                 "one writes it, on a chip with TMA"
@@ -391,7 +417,31 @@ class Ring(carried.Fixed, trace.Positions):
         if self.over is not None:
             self.over.read_by_lanes()
             return
-        self._signalled_by("warps", "emptied_by", "consumers", self.takers * WARPS)
+        self._check_reader("lanes")
+        if not self._alone and not self._ends_products:
+            self._signalled_by("warps", "emptied_by", "consumers", self.takers * WARPS)
+
+    def read_by_product(self) -> None:
+        """Products that one thread starts read a stage: it is empty when they have ended."""
+        if not self._alone:
+            raise mistake(
+                f"a stage of ring '{self.name}' that a product of one thread reads must be taken by that "
+                "thread, in w.one_thread(), so that its release waits for the product"
+            )
+        self._check_reader("a product")
+        released = self.over or self
+        released._ends_products = True
+        released._signalled_by("mma", "emptied_by", "consumers", 1)
+        self.drainer = self.drainer or self._taking
+
+    def _check_reader(self, reader: str) -> None:
+        """Raises WeftError where both the lanes and the products of one thread read stages."""
+        if self._alone and self._read_by not in (None, reader):
+            raise mistake(
+                f"stages of ring '{self.name}' are read by {self._read_by} already, so not by {reader} of "
+                "the same thread: fill another ring for it"
+            )
+        self._read_by = reader
 
     @property
     def taken_alone(self) -> bool:
@@ -407,9 +457,9 @@ class Ring(carried.Fixed, trace.Positions):
         warpgroup.
         """
         if self.over is not None:
-            self.over.release(stage, meets)
+            self.over.release(stage, meets and not self.taken_alone)
             return
-        self._takers.note()
+        self._takers.note(own=bool(self._takes_own))
         if meets and not self.taken_alone:
             self._takers.meet()
         tile.release(self._ring, stage)
@@ -429,87 +479,3 @@ class Ring(carried.Fixed, trace.Positions):
             scales = tile.stage(self._scales[name], stage)
             return BlockScales(scales, 0, scales.type.shape[0], slot)
         return Buffer(self._part(name, stage), ring=self, slot=slot)
-
-
-def ring(
-    stages: int, *, takers: int = 1, shared: object = None, over: Ring | None = None, **buffers: Kind
-) -> Ring:
-    """A ring of stages, each with buffers of these names: `w.ring(4, a=(rows, columns, w.bf16))`.
-
-    `takers` warpgroups take, and release, each stage. Make it before the first role.
-
-    In a kernel with clusters, `shared={"b": 0}` states that the CTAs of a cluster along axis 0 of the grid
-    fill `b` from the same elements. Each of them then copies a part of the rows to all of them. These CTAs
-    must fill and take the same number of stages.
-
-    `over=other` makes a ring in the memory of another one, which has as many stages and takers and buffers
-    of the same sizes. A role takes stages of the other ring, and changes them in place: `write(block)`.
-    """
-    current = trace.current()
-    current.check_before_roles("a ring")
-    if current.chip not in CP_ASYNC.chips():
-        needed = describe(CP_ASYNC.chips())
-        raise mistake(f"a ring needs {needed}, got {current.chip}: load tiles by w.load there")
-    for name, value in (("stages", stages), ("takers", takers)):
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise mistake(f"{name} of a ring must be a positive number that Python knows, got {shown(value)}")
-    if not buffers:
-        raise mistake("a ring needs at least one buffer: w.ring(4, a=(rows, columns, w.bf16))")
-    for name, each in buffers.items():
-        if not isinstance(each, tuple) or len(each) != 3:
-            raise mistake(f"'{name}' must be (rows, columns, type), got {shown(each)}")
-        if each[2] == e8m0 and not isinstance(each, ScaleKind):
-            raise mistake(f"'{name}' must be w.block_scales(rows, depth, {e8m0}), got {each}")
-        if each[2] in COPIED:
-            check_chip(f"elements of {each[2]}")
-        if hasattr(Slot, name) or name in _TAKEN_NAMES or name.startswith("_"):
-            raise mistake(f"a buffer can't be called '{name}', which stages have already")
-    _check_over(over, stages, takers, buffers, shared)
-    ring_ = Ring(stages, takers, buffers, _sharing(shared, buffers), over)
-    current.rings.append(ring_)
-    return ring_
-
-
-def _check_over(
-    over: Ring | None, stages: int, takers: int, buffers: dict[str, Kind], shared: object
-) -> None:
-    """Raises WeftError for a ring in whose memory another one can't be."""
-    if over is None:
-        return
-    if not isinstance(over, Ring) or over.over is not None:
-        raise mistake(f"over must be a ring with its own memory, got {shown(over)}")
-    if shared:
-        raise mistake("a ring over another one isn't filled by copies: shared is for the other ring")
-    sizes, others = (
-        [rows * columns * dtype.bits for rows, columns, dtype in each.values()]
-        for each in (buffers, over.kinds)
-    )
-    if (stages, takers) != (over.stages, over.takers) or sizes != others:
-        raise mistake(
-            f"a ring over ring '{over.name}' must have its {over.stages} stages, {over.takers} takers, and "
-            f"buffers of {', '.join(str(bits // 8) for bits in others)} bytes, got {stages}, {takers} and "
-            f"{', '.join(str(bits // 8) for bits in sizes)}"
-        )
-
-
-def _sharing(shared: object, buffers: dict[str, Kind]) -> dict[str, int]:
-    """The buffers that CTAs copy for each other, each with the axis along which these are in the cluster."""
-    if shared is not None and not isinstance(shared, dict):
-        raise mistake(f'shared must be a dictionary such as {{"b": 0}}, got {shown(shared)}')
-    if shared and trace.current().cluster is None:
-        raise mistake("only CTAs of a cluster can share copies: write @w.kernel(cluster=2, …)")
-    result = dict[str, int]()
-    for name, axis in (shared or {}).items():
-        if name not in buffers:
-            meant = did_you_mean(name, buffers)
-            raise mistake(f"shared must name buffers of the ring, {', '.join(buffers)}, got '{name}'{meant}")
-        if axis not in (0, 1, 2) or isinstance(axis, bool):
-            raise mistake(f"an axis of shared must be 0, 1 or 2, got {shown(axis)}")
-        count, rows = clusters.size(axis), buffers[name][0]
-        if rows % (least := count * SWIZZLED_ROWS):
-            raise mistake(
-                f"'{name}' must have a multiple of {least} rows to be shared by {count} CTAs, got {rows}"
-            )
-        if count > 1:
-            result[name] = axis
-    return result

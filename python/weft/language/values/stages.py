@@ -25,11 +25,11 @@ class Takers:
         self._known, self._always, self._alone = True, True, False
         self._barriers: list[ir.OpView] = []
 
-    def note(self) -> None:
-        """Notes that the warpgroups of the role release a stage."""
+    def note(self, *, own: bool = False) -> None:
+        """Notes that the warpgroups of the role release a stage, or each its `own`."""
         current = trace.current()
         assert current.role is not None
-        self._warpgroups[current.role.first] = current.role.warpgroups
+        self._warpgroups[current.role.first] = 1 if own else current.role.warpgroups
         self._where = self._where or callers.here()
         self._known &= current.alike
         self._always &= not current.in_branch

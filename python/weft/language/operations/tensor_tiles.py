@@ -1,0 +1,87 @@
+"""Tiles in tensor memory: their loads and stores by warpgroups, and the products that one thread starts."""
+
+from typing import Any
+
+from weft.dialects import tcgen05, tile
+from weft.dialects.tile import FragmentType
+from weft.errors import shown
+from weft.language.capture import trace
+from weft.language.messages.mistakes import mistake
+from weft.language.operations.tensor_products import check_operands
+from weft.language.values.buffers import Buffer
+from weft.language.values.dtypes import f32, i1, i32
+from weft.language.values.fragments import Fragment, layout_for
+from weft.language.values.scalars import as_scalar
+from weft.language.values.tensor_memory import TensorMemory
+from weft.passes.builders import emit
+
+
+def load(source: TensorMemory, like: Fragment | None) -> Fragment:
+    """The fragment of a tile (PTX ISA, "tcgen05.ld", "tcgen05.wait")."""
+    trace.current().check_whole_in_role("w.load of tensor memory")
+    source.check_full()
+    kind = FragmentType.of(source.shape, source.dtype.type, layout_for(source.shape, like))
+    _order(source, "after_thread_sync")
+    loaded = tile.load(source.value, emit.value(0), emit.value(0), kind)
+    _order(source, "before_thread_sync")
+    return Fragment(loaded)
+
+
+def store(fragment: Fragment, to: TensorMemory) -> None:
+    """Stores a fragment of the tile's shape and type (PTX ISA, "tcgen05.st", "tcgen05.wait")."""
+    trace.current().check_whole_in_role("w.store to tensor memory")
+    to.check_full()
+    if fragment.shape != to.shape or fragment.dtype != to.dtype:
+        raise mistake(f"expects tensor memory of the fragment's shape and type, {fragment}, got {to}")
+    _ = fragment.layout
+    _order(to, "after_thread_sync")
+    tile.store(fragment.value, to.value, emit.value(0), emit.value(0))
+    _order(to, "before_thread_sync")
+
+
+def checked(a: object, b: object, sums: object) -> tuple[Buffer | TensorMemory, Buffer, TensorMemory]:
+    """The operands of a product. Raises WeftError for what none has, or where none can be started."""
+    current = trace.current()
+    role, alone = current.role, current.one_thread
+    if role is None or not alone or (role.warpgroups > 1 and current.alike):
+        threads = "a thread of each warpgroup" if role is not None and alone else "all threads"
+        raise mistake(
+            f"a product in tensor memory is started by one thread, got {threads}: write it in 'with "
+            "w.one_thread():', in a role of one warpgroup"
+        )
+    tensor, shared = "tensor memory", "a buffer in shared memory"
+    for name, value, legal, kinds in (
+        ("a", a, (Buffer, TensorMemory), f"{shared}, or {tensor}"),
+        ("b", b, Buffer, shared),
+        ("sums", sums, TensorMemory, f"{tensor}, as a is"),
+    ):
+        if not isinstance(value, legal):
+            made = ": w.store it there first" if isinstance(value, Fragment) else ""
+            raise mistake(f"{name} of a product in tensor memory must be {kinds}, got {shown(value)}{made}")
+    operands: Any = a, b, sums
+    for each in operands:
+        each.check_full()
+    return operands
+
+
+def multiply(a: Buffer | TensorMemory, b: Buffer, sums: TensorMemory, accumulate: object) -> None:
+    """Starts `sums += a @ b`, or `sums = a @ b` unless it shall `accumulate` (PTX ISA, "tcgen05.mma")."""
+    shape, dtype = (a.shape[0], b.shape[1]), f32 if a.dtype.is_float else i32
+    if (sums.shape, sums.dtype) != (shape, dtype):
+        needed = f"w.tensor_memory({shape[0]}, {shape[1]}, {dtype})"
+        raise mistake(f"sums of this product must be as {needed} makes them, got {sums}")
+    check_operands(a, b)
+    for each in (a, sums):
+        if isinstance(each, TensorMemory):
+            _order(each, "after_thread_sync")
+    adds = as_scalar(accumulate, i1).value
+    tile.gemm_async(a.value, b.value, sums.value, adds, transpose_a=a.transposed, transpose_b=b.transposed)
+    for operand in (a, b):
+        if operand.ring is not None:
+            operand.ring.read_by_product()
+
+
+def _order(memory: TensorMemory, kind: str) -> None:
+    """Orders accesses around what synchronizes threads (PTX ISA, "tcgen05.fence"), where no ring does."""
+    if memory.ring is None:
+        tcgen05.fence(kind=kind)
