@@ -7,7 +7,11 @@ import numpy as np
 import weft.language as w
 
 
-@w.kernel(grid=lambda a, b, *, BM, BN: (w.ceil_div(a.rows, BM), w.ceil_div(b.rows, BN)), arch="sm_100a")
+@w.kernel(
+    grid=lambda a, b, *, BM, BN: (w.ceil_div(a.rows, BM), w.ceil_div(b.rows, BN)),
+    persistent=1,
+    arch="sm_100a",
+)
 def gemm_nvfp4(
     a: w.In[w.Array[w.e2m1], "m k"],
     b: w.In[w.Array[w.e2m1], "n k"],
@@ -17,34 +21,44 @@ def gemm_nvfp4(
     alpha: w.f32,
     *,
     BM=128,
-    BN=128,
+    BN=192,
     BK=256,
     stages=4,
+    part=64,
 ):
-    """d = alpha * a @ b.T, a tile of BM x BN for each CTA. Scales have the 128x4 layout (docs/scaled.md)."""
+    """d = alpha * a @ b.T. Scales have the 128x4 layout (docs/scaled.md)."""
     ring = w.ring(
         stages,
         a=(BM, BK, a.dtype),
         b=(BN, BK, b.dtype),
         a_scales=w.block_scales(BM, BK, a_scales.dtype),
-        b_scales=w.block_scales(BN, BK, b_scales.dtype),
+        b_scales=w.block_scales(w.ceil_div(BN, 128) * 128, BK, b_scales.dtype),  # in tiles of 128 columns
     )
-    staging = w.shared(BM, BN, d.dtype)
-    row, column = w.cta(0) * BM, w.cta(1) * BN
+    tiles = w.ring(2, memory="tensor", sums=(BM, BN, w.f32))
+    staging = w.shared(BM, part, d.dtype)
+
+    with w.role():  # stores a tile while the next one is multiplied
+        for x, y in w.tiles():
+            with tiles.take() as tile:
+                for n in range(0, BN, part):
+                    sums = w.load(tile.sums.columns(n, part)) * alpha
+                    w.store(sums.to(d.dtype), d[x * BM, y * BN + n], via=staging)
 
     with w.role():
-        slot = ring.take()
-        sums = w.gemm(slot.a, slot.b.T, a_scales=slot.a_scales, b_scales=slot.b_scales)
-        for _ in w.range(BK, a.columns, BK):
-            late, slot = slot, ring.take()
-            sums = w.gemm(slot.a, slot.b.T, sums, a_scales=slot.a_scales, b_scales=slot.b_scales)
-            sums = w.wait(sums, pending=1)
-            late.release()
-        w.store((w.wait(sums) * alpha).to(d.dtype), d[row, column], via=staging)
-
-    with w.role(), w.one_thread():
-        for k in w.range(0, a.columns, BK):
-            ring.fill(a=a[row, k], b=b[column, k], a_scales=a_scales[row, k], b_scales=b_scales[column, k])
+        with w.one_thread():
+            for x, y in w.tiles():
+                for k in w.range(0, a.columns, BK):
+                    of_a, of_b = a_scales[x * BM, k], b_scales[y * BN, k]
+                    ring.fill(a=a[x * BM, k], b=b[y * BN, k], a_scales=of_a, b_scales=of_b)
+        with w.one_thread(warp=1):
+            for _, y in w.tiles():
+                first = y * BN % 128  # the tile's columns in the first tile of scales
+                with tiles.write() as tile:
+                    for k in w.range(0, a.columns, BK):
+                        with ring.take() as stage:
+                            of_a, of_b = stage.a_scales, stage.b_scales.rows(first, BN)
+                            operands = stage.a, stage.b.T, tile.sums
+                            w.gemm(*operands, accumulate=k > 0, a_scales=of_a, b_scales=of_b)
 
 
 def main():

@@ -49,7 +49,7 @@ def scaled(
         w.store(sums, d[row + first, column])
     with w.role(), w.one_thread():
         for k in w.range(0, a.columns, K):
-            of_tiles = a_scales[row, k], b_scales[column // of_b * of_b, k]
+            of_tiles = a_scales[row, k], b_scales[column, k]
             ring.fill(a=a[row, k], b=b[column, k], a_scales=of_tiles[0], b_scales=of_tiles[1])
 
 
@@ -191,7 +191,7 @@ with w.role():
     stage = ring.take()
     w.gemm(stage.a, stage.b.T)
 
-# rows .* must be a multiple of 32 that divides 128, got 48
+# rows .* must be a multiple of 32 in 32..128, got 48
 ring = w.ring(2, a=(128, 128, w.e2m1), b=(128, 128, w.e2m1), s=w.block_scales(128, 128, w.e4m3))
 with w.role():
     stage = ring.take()
@@ -232,10 +232,10 @@ left, right = w.ring(2, a=(128, 128, w.e2m1)), w.ring(2, b=(128, 128, w.e4m3))
 with w.role():
     w.gemm(left.take().a, right.take().b.T)
 
-# a row of 'p' must be a multiple of 128, got 64
+# a column of 'p' must be a multiple of 128, got 64
 ring = w.ring(2, s=w.block_scales(128, 128, w.e8m0))
 with w.role():
-    ring.fill(s=p[64, 0])
+    ring.fill(s=p[0, 64])
 
 # 's' has elements of w.e8m0, got .* of w.e4m3
 ring = w.ring(2, s=w.block_scales(128, 128, w.e8m0))

@@ -65,6 +65,10 @@ class Multiplier:
         """A buffer of tensor memory, which may begin where another one does."""
         raise NotImplementedError
 
+    def load_scales(self, scales: Scales) -> list[ir.Value]:
+        """The block scales of a product, which one thread copies to tensor memory before it."""
+        raise NotImplementedError
+
     def start(
         self,
         a: Buffer | Fragment,

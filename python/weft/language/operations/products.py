@@ -127,11 +127,10 @@ def gemm(
     """
     is_scaled = (a_scales, b_scales) != (None, None)
     if isinstance(a, TensorMemory) or isinstance(sums, TensorMemory):
-        if is_scaled:
-            raise mistake("block scales are for products of warpgroups: leave out sums in tensor memory")
         left, right, tile_ = tensor_tiles.checked(a, b, sums)
         _checked_types("w.gemm", left, right)
-        tensor_tiles.multiply(left, right, tile_, accumulate)
+        scales = _checked_scales(left, right, a_scales, b_scales) if is_scaled else None
+        tensor_tiles.multiply(left, right, tile_, accumulate, scales)
         return None
     if accumulate is not True:
         raise mistake("accumulate is for sums in tensor memory: leave out sums to begin with 0")
@@ -151,7 +150,7 @@ def gemm(
 
 
 def _checked_scales(
-    a: Buffer | Fragment, b: Buffer | Fragment, of_a: Any, of_b: Any
+    a: Buffer | TensorMemory | Fragment, b: Buffer | Fragment, of_a: Any, of_b: Any
 ) -> tuple[BlockScales, BlockScales]:
     """The block scales of a product. Raises WeftError for those that it can't have."""
     for name, each in (("a", of_a), ("b", of_b)):

@@ -175,7 +175,7 @@ class TensorProducts(Multiplier):
                 tcgen05.fence(kind="after_thread_sync")
             accumulates = arith.constant(emit.i1(), int(sums is not None))
             tile.gemm_async(
-                *(left, b.value, d, accumulates, *self._loaded(scales, b.shape[1])),
+                *(left, b.value, d, accumulates, *self.load_scales(scales)),
                 transpose_a=transposed,
                 transpose_b=b.transposed,
             )
@@ -183,10 +183,10 @@ class TensorProducts(Multiplier):
         self._count.filled = (emit.value(emit.add(self._count.number, 1)),)
         return None, region
 
-    def _loaded(self, scales: Scales, columns: int) -> list[ir.Value]:
+    def load_scales(self, scales: Scales) -> list[ir.Value]:
         """Block scales that the thread copies to tensor memory for its next product, after its last one."""
-        loaded, counts = list[ir.Value](), (LANES, columns)
-        for number, (each, count) in enumerate(zip(scales or (), counts, strict=False)):
+        loaded = list[ir.Value]()
+        for number, each in enumerate(scales or ()):
             role, kind = self._trace.role, each.value.type
             assert role is not None
             key = role.first, self._trace.warp, number, kind
@@ -200,7 +200,7 @@ class TensorProducts(Multiplier):
                     )
             buffer = tile.stage(self._scales[key], role.number)
             tile.copy_tmem(each.value, buffer)
-            loaded.append(each.of_rows(buffer, count))
+            loaded.append(each.part(buffer))
         return loaded
 
     def _operand(self, a: Fragment) -> ir.Value:

@@ -7,6 +7,7 @@ from weft.dialects.tile import FragmentType
 from weft.errors import shown
 from weft.language.capture import trace
 from weft.language.messages.mistakes import mistake
+from weft.language.operations.multipliers import Scales
 from weft.language.operations.tensor_products import check_operands
 from weft.language.values.buffers import Buffer
 from weft.language.values.dtypes import f32, i1, i32
@@ -64,19 +65,25 @@ def checked(a: object, b: object, sums: object) -> tuple[Buffer | TensorMemory, 
     return operands
 
 
-def multiply(a: Buffer | TensorMemory, b: Buffer, sums: TensorMemory, accumulate: object) -> None:
+def multiply(
+    a: Buffer | TensorMemory, b: Buffer, sums: TensorMemory, accumulate: object, scales: Scales
+) -> None:
     """Starts `sums += a @ b`, or `sums = a @ b` unless it shall `accumulate` (PTX ISA, "tcgen05.mma")."""
     shape, dtype = (a.shape[0], b.shape[1]), f32 if a.dtype.is_float else i32
     if (sums.shape, sums.dtype) != (shape, dtype):
         needed = f"w.tensor_memory({shape[0]}, {shape[1]}, {dtype})"
         raise mistake(f"sums of this product must be as {needed} makes them, got {sums}")
-    check_operands(a, b)
+    check_operands(a, b, scales)
     for each in (a, sums):
         if isinstance(each, TensorMemory):
             _order(each, "after_thread_sync")
     adds = as_scalar(accumulate, i1).value
-    tile.gemm_async(a.value, b.value, sums.value, adds, transpose_a=a.transposed, transpose_b=b.transposed)
-    for operand in (a, b):
+    tile.gemm_async(
+        *(a.value, b.value, sums.value, adds, *trace.current().multiplier.load_scales(scales)),
+        transpose_a=a.transposed,
+        transpose_b=b.transposed,
+    )
+    for operand in (a, b, *(scales or ())):
         if operand.ring is not None:
             operand.ring.read_by_product()
 

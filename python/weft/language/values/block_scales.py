@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from math import gcd
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from weft.dialects import tile
 from weft.dialects.element_types import PTX_SCALES
@@ -49,9 +49,8 @@ class ScaleKind(NamedTuple):
         scales of an operand's elements from a place on.
         """
         (row, column), unit = of.corner, unit_of(self.dtype)
-        for name, at, step in (("row", row, block_scales.ROWS), ("column", column, unit)):
-            if (known := constant(at)) is not None and known % step:
-                raise mistake(f"a {name} of '{of.matrix.name}' must be a multiple of {step}, got {known}")
+        if (known := constant(column)) is not None and known % unit:
+            raise mistake(f"a column of '{of.matrix.name}' must be a multiple of {unit}, got {known}")
         tiles = emit.mul(emit.div(column, unit), block_scales.TILE_BYTES)
         source = of.map(buffer, block_scales.TILE_BYTES)
         return source, emit.value(emit.div(row, block_scales.ROWS)), emit.value(tiles)
@@ -90,14 +89,21 @@ class BlockScales(Carried):
         """The elements that share a scale."""
         return group_of(self.dtype)
 
-    def rows(self, first: object, count: int) -> "BlockScales":
-        """Those of `count` rows from `first` on, a multiple of `count`, which is a multiple of 32."""
-        if type(count) is not int or self.count % max(count, 1) or count % block_scales.LANES:
+    @property
+    def ring(self) -> Any:
+        """The ring of the stage."""
+        return self.slot and self.slot.ring
+
+    def rows(self, first: Any, count: int) -> "BlockScales":
+        """Those of `count` rows, a multiple of 32, from `first` on: a multiple of the greatest common divisor
+        of `count` and 128.
+        """
+        if type(count) is not int or not 0 < count <= self.count or count % block_scales.LANES:
             raise mistake(
-                f"rows of block scales must be a multiple of {block_scales.LANES} that divides {self.count}, "
-                f"got {shown(count)}"
+                f"rows of block scales must be a multiple of {block_scales.LANES} in {block_scales.LANES}.."
+                f"{self.count}, got {shown(count)}"
             )
-        return BlockScales(self.value, first, count, self.slot) if count < self.count else self
+        return BlockScales(self.value, first + self.first, count, self.slot) if count < self.count else self
 
     def check_full(self) -> None:
         """Raises WeftError for those of a stage that nothing has waited for."""
@@ -106,17 +112,17 @@ class BlockScales(Carried):
 
     def load(self, row: ir.Value | int, kind: ir.Type) -> ir.Value:
         """The fragment of this type of scales from a row on, for a warp."""
-        if self.slot is not None:
-            self.slot.ring.read_by_lanes()
+        if self.ring is not None:
+            self.ring.read_by_lanes()
         row = emit.add(as_scalar(self.first, i32).value, row)
         return tile.load(self.value, emit.value(row), emit.value(0), kind, vector_bytes=block_scales.GROUPS)
 
-    def of_rows(self, buffer: ir.Value, count: int) -> ir.Value:
-        """Those of `count` rows of a buffer of tensor memory with all scales of the stage."""
-        if count >= (rows := buffer.type.shape[0]) or count % block_scales.LANES:
-            return buffer  # of columns that aren't full, rows are the first ones
-        first = as_scalar(self.first, i32).value
-        return tile.slice_(buffer, first, emit.value(0), (count, self.groups), row_step=gcd(count, rows))
+    def part(self, buffer: ir.Value) -> ir.Value:
+        """Those of these rows in a buffer of tensor memory with all scales of the stage."""
+        if self.count == buffer.type.shape[0]:
+            return buffer
+        first, step = as_scalar(self.first, i32).value, gcd(self.count, block_scales.ROWS)
+        return tile.slice_(buffer, first, emit.value(0), (self.count, self.groups), row_step=step)
 
     # Their address is known where they are used, so that loops and branches carry the scales themselves.
 
@@ -147,9 +153,9 @@ def block_scales_of(rows: int, depth: int, dtype: DType) -> ScaleKind:
     `w.ring(4, a=(128, 256, w.e2m1), a_scales=w.block_scales(128, 256, w.e4m3), …)`.
 
     16 elements along K share a scale of `w.e4m3` (nvfp4), 32 one of `w.e8m0` (mxfp8, mxfp6, mxfp4). Arrays of
-    scales have the 128x4 layout of cuBLAS and PyTorch, ceil(rows / 128) x 512 * ceil(groups
-    / 4). `ring.fill` takes the place of the operand's first element: `a=a[row, k], a_scales=scales[row, k]`,
-    where `row` is a multiple of 128.
+    scales have the 128x4 layout of cuBLAS and PyTorch, ceil(rows / 128) x 512 * ceil(groups / 4).
+    `ring.fill` takes the place of the operand's first element: `a=a[row, k], a_scales=scales[row, k]`. The
+    stage then has the scales from the last multiple of 128 rows on.
     """
     check_chip("block scales")
     if not isinstance(dtype, DType) or dtype.name not in PTX_SCALES:
