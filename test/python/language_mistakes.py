@@ -27,14 +27,19 @@ def _line(code):
     return next((n for n, line in enumerate(lines, 1) if line.endswith("# here")), len(lines))
 
 
-def refused(folder, code, message, names, arch=None):
+def refused(folder, code, message, names, arch=None, **options):
     """Where compiling a kernel is refused with this message, which must be in the line of the mistake."""
+    with pytest.raises(weft.WeftError, match=message) as raised:
+        compiled(folder, code, names, arch, **options)
+    where = raised.value.diagnostics[0].location
+    assert (where.file, where.line) == (str(folder / "mistake.py"), _line(code))
+    return where
+
+
+def compiled(folder, code, names, arch=None, **options):
+    """Compiles the kernel of a file, with these options of `w.kernel`."""
     file = folder / "mistake.py"
     file.write_text(code)
     scope = dict(names)
     exec(compile(code, file, "exec"), scope)
-    with pytest.raises(weft.WeftError, match=message) as raised:
-        w.kernel()(scope["kernel"]).compile(arch=arch)
-    where = raised.value.diagnostics[0].location
-    assert (where.file, where.line) == (str(file), _line(code))
-    return where
+    return w.kernel(**options)(scope["kernel"]).compile(arch=arch)

@@ -128,6 +128,34 @@ def test_example_and_arrays_of_bytes():
     assert np.array_equal(d.view(np.uint16), of_matmul.view(np.uint16))
 
 
+def test_few_more_instructions_than_the_kernel_of_matmul():
+    """Warp instructions for a K block, of all roles, with the same tile and stages."""
+    schedule = "{block = array<i64: 128, 192, 256>, stages = 4, accumulators = 2}"
+    operands = "operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0>"
+    types = "(!E, !E, memref<?x?xbf16>, !S, !S) -> ()"
+    matmul = weft.compile(
+        f"""!E = memref<?x?xf4E2M1FN>
+        !S = memref<?x?xf8E4M3FN>
+        func.func @nvfp4(%a: !E, %b: !E, %d: memref<?x?xbf16>, %of_a: !S, %of_b: !S) {{
+          "tile.matmul"(%a, %b, %d, %of_a, %of_b)
+            {{{operands}, schedule = {schedule}, transpose_b = true}} : {types}
+          return
+        }}""",
+        arch="sm_100a",
+    )
+    counts = {}
+    for k in (1024, 2048):
+        a, b = (quantized("nvfp4", rows, k, 0) for rows in (128, 192))
+        scales, d = (a.tiled_scales, b.tiled_scales), np.zeros((128, 192), ml_dtypes.bfloat16)
+        ours = gemm_nvfp4.emulate(a.packed, b.packed, *scales, d, 1.0, sanitize=False)
+        counts[k] = (
+            ours.instructions,
+            matmul.emulate(a.elements, b.elements, d, *scales, sanitize=False).instructions,
+        )
+    ours, of_matmul = (counts[2048][n] - counts[1024][n] for n in range(2))
+    assert ours <= 1.1 * of_matmul, counts
+
+
 def test_tensors_of_pairs_of_elements():
     torch = pytest.importorskip("torch")
     a, b = (quantized("nvfp4", rows, 64, rows) for rows in (4, 8))

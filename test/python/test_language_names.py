@@ -55,7 +55,7 @@ TREE = ast.parse(STUB.read_text(encoding="utf-8"))
 EXAMPLES = (
     *("language_gemm", "language_gated_mlp", "language_linear_attention", "language_rmsnorm"),
     *("language_softmax", "language_convolution", "language_dropout", "language_routing", "attention"),
-    *("language_signals", "language_threshold", "language_nvfp4_gemm"),
+    *("language_signals", "language_threshold", "language_nvfp4_gemm", "language_pair_gemm"),
 )
 
 

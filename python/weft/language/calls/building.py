@@ -9,9 +9,10 @@ from weft.construction.module import Module
 from weft.construction.module_arguments import memref
 from weft.dialects import launch_contract as contract
 from weft.errors import Diagnostic, Location, WeftError, shown
-from weft.isa.chips import WARPGROUP, register_share
+from weft.isa.chips import WARPGROUP, describe, register_share
 from weft.isa.dependent_launch import GRIDDEPCONTROL
 from weft.isa.tcgen05.mma_rows import MMA
+from weft.isa.tcgen05.pairs import PAIR
 from weft.isa.wgmma import MMA_ASYNC
 from weft.language.calls.grids import ArraySizes, Size, call_with, expressions_of, numbers_of
 from weft.language.calls.signatures import (
@@ -217,6 +218,25 @@ def _set_cluster(kernel: ir.OpView, cluster: object, meta: dict[str, object], tr
     kernel.operation.attributes["known_cluster_size"] = ir.DenseI32ArrayAttr.get(trace.cluster)
 
 
+def _set_pairs(pairs: object, meta: dict[str, object], trace: Trace) -> None:
+    """Notes whether products are those of pairs of CTAs."""
+    pairs = call_with("pairs", pairs, meta) if callable(pairs) else pairs
+    if not isinstance(pairs, bool):
+        raise WeftError(f"kernel {trace.name}: pairs must be True or False, got {shown(pairs)}")
+    if not pairs:
+        return
+    if trace.chip not in MMA.chips():
+        needed = f"kernel {trace.name}: pairs need {describe(MMA.chips())}, got {trace.chip}"
+        raise WeftError(f"{needed}: leave out pairs, and let each CTA multiply alone")
+    if trace.cluster is None or trace.cluster[0] % PAIR:
+        got = "none" if trace.cluster is None else f"a cluster of {trace.cluster[0]}"
+        raise WeftError(
+            f"kernel {trace.name}: pairs need a cluster of whole pairs along the grid's first axis, got "
+            f"{got}: write cluster={PAIR}"
+        )
+    trace.cta_group = PAIR
+
+
 def _set_launch(
     kernel: ir.OpView, signature: Signature, special: Specialization, options: Options, trace: Trace
 ) -> None:
@@ -253,6 +273,7 @@ def _set_launch(
             f"{shown(trace.persistent)}"
         )
     _set_cluster(kernel, options.cluster, meta, trace)
+    _set_pairs(options.pairs, meta, trace)
     if options.dependent and trace.chip in GRIDDEPCONTROL:
         contract.DEPENDENT.set(kernel, ir.UnitAttr.get())
         trace.dependent = True

@@ -341,6 +341,7 @@ def kernel(
     persistent: Count = None,
     cluster: object = None,
     dependent: bool | str = False,
+    pairs: object = False,
     arch: str | None = None,
 ) -> object:
     """Makes a kernel of a function: `@w.kernel(grid=lambda a, **_: w.ceil_div(a.rows, 64))`.
@@ -354,6 +355,8 @@ def kernel(
     meta-parameters that returns them or None. With `dependent`, the kernel begins while the launch before it
     in the stream still runs, and waits for its end before its first role, or at its beginning if it has none.
     The next launch, if dependent, may then begin, or with `dependent="early"` even before that.
+    With `pairs`, or if this function of meta-parameters returns True, products are those of two CTAs, whose
+    ranks in the cluster are 2 i and 2 i + 1 (PTX ISA, "tcgen05", `.cta_group::2`): see `w.one_thread`.
     `arch` is the chip to compile for: by default that of the GPU, or sm_90a without a GPU.
     """
     if function is None:
@@ -362,6 +365,7 @@ def kernel(
             "threads": threads,
             "persistent": persistent,
             "cluster": cluster,
+            "pairs": pairs,
         }
         return functools.partial(kernel, **options, dependent=dependent, arch=arch)
     if not callable(function) or not hasattr(function, "__code__"):
@@ -370,7 +374,7 @@ def kernel(
         checked_threads(threads)
     if not isinstance(dependent, bool) and dependent != "early":
         raise WeftError(f"dependent must be True, False or 'early', got {shown(dependent)}")
-    return KernelFunction(function, Options(grid, threads, persistent, cluster, dependent), arch)
+    return KernelFunction(function, Options(grid, threads, persistent, cluster, dependent, pairs), arch)
 
 
 def inline(function: Callable[..., object]) -> Callable[..., object]:

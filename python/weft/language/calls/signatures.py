@@ -102,11 +102,12 @@ class Options:
     persistent: Count
     cluster: object = None
     dependent: bool | str = False
+    pairs: object = False
 
     @property
     def functions(self) -> tuple[object, ...]:
         """The options that may be functions, whose global variables the kernel depends on."""
-        return self.grid, self.threads, self.persistent, self.cluster
+        return self.grid, self.threads, self.persistent, self.cluster, self.pairs
 
 
 def checked_threads(threads: object) -> int | None:

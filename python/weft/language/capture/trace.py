@@ -108,12 +108,14 @@ class Trace:
     dependent: bool = False  # it waits for earlier work itself
     precedes_early: bool = False  # the next launch may begin before that
     cluster: tuple[int, ...] | None = None  # the CTAs of a cluster in x, y and z
+    cta_group: int = 1  # the CTAs of a product: 2 in a kernel of pairs
     grid_rank: int = 1
     tile_counts: Callable[[], tuple[Any, ...]] = tuple  # the grid, as values of the GPU
     warpgroups: int = 0  # of the roles so far
     role: Role | None = None
     roles: list[Role] = field(default_factory=list)
     one_thread: bool = False
+    leads: bool = False  # whether the one thread is that of a pair
     single: Single | None = None  # the block of `one_thread`, on chips without TMA
     warp: int = 0  # of the one thread, where one runs or all start copies by TMA
     multiplier: Any = None  # how tiles are multiplied

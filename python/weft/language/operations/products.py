@@ -162,7 +162,7 @@ def _checked_scales(
         each.check_full()
     if not isinstance(a, Buffer):
         raise mistake(f"a of w.gemm with block scales must be a buffer of a ring, got {a}")
-    packed, (m, k), (_, n) = is_packed(a), a.shape, b.shape
+    packed, (m, k), n = is_packed(a), a.shape, b.shape[1] * trace.current().cta_group
     types = {PTX_INPUTS[each.dtype.name] for each in (a, b)}
     of_type = (each for each in block_scales.SCALINGS if each.scale == PTX_SCALES[of_a.dtype.name])
     scaling = next((each for each in of_type if types <= set(each.elements) and each.packed == packed), None)

@@ -1,7 +1,7 @@
 """Roles of the warpgroups of a CTA, single threads, barriers and turns."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from numbers import Integral
 from typing import Any
 
@@ -12,6 +12,7 @@ from weft.ir import callers
 from weft.isa.chips import LANES, WARPGROUP, WARPS
 from weft.isa.launch_limits import MOST_THREADS
 from weft.isa.register_counts import COUNTS, SETMAXNREG
+from weft.isa.tcgen05.pairs import PAIR
 from weft.language.capture import trace
 from weft.language.capture.trace import Role, Trace
 from weft.language.messages.mistakes import mistake
@@ -23,13 +24,14 @@ from weft.passes.builders import addresses, emit, thread_ids
 
 
 @contextmanager
-def elected_block(warp: int) -> Iterator[None]:
-    """In the block, builds for one thread of each warpgroup, of the warp with this number. After it, this
-    thread has the positions of rings that the block has reached; others have those from before.
+def elected_block(warp: int, pair: bool) -> Iterator[None]:
+    """In the block, builds for one thread of each warpgroup, of the warp with this number, or with `pair` of
+    CTAs that lead a pair. After it, this thread has the positions of rings that the block has reached; others
+    have those from before.
     """
     current = trace.current()
     before = current.positions()
-    with thread_ids.one_thread(warp):
+    with thread_ids.leader() if pair else nullcontext(), thread_ids.one_thread(warp):
         elected = ir.InsertionPoint.current.block.owner
         yield
         after = current.positions()
@@ -37,8 +39,10 @@ def elected_block(warp: int) -> Iterator[None]:
     if not changed:
         return
     old, new = [before[n] for n in changed], [after[n] for n in changed]
-    chosen = elected.operation.parent
-    results = with_results(chosen, with_results(elected, new, old), old)
+    results, chosen = new, elected.operation
+    for _ in range(3 if pair else 2):
+        outer = chosen.parent
+        results, chosen = with_results(chosen, results, old), outer
     for n, result in zip(changed, results, strict=True):
         before[n] = result
     current.restore(before)
@@ -199,10 +203,14 @@ def role(*, warpgroups: int = 1, registers: int = 0) -> Iterator[Scalar]:
 
 
 @contextmanager
-def one_thread(warp: int = 0) -> Iterator[None]:
+def one_thread(warp: int = 0, *, pair: bool = False) -> Iterator[None]:
     """In the block, one thread of each warpgroup of the role runs. It is always the same thread, of the warp
     with this number. Blocks of different warps run at the same time. A role may have several blocks, also in
     loops and branches; in each of them, the thread goes on in the rings that it fills or takes from.
+
+    With `pair`, in a kernel of pairs, the thread is that of the leader, the CTA of even rank. It starts the
+    products of both CTAs. Each has its own rows of A and of the sums, and half of the columns of B. A stage
+    that the thread takes is full, and one that it writes is empty, in both CTAs.
 
     On chips without TMA, all threads of the warpgroup execute a block that fills a ring, one block after the
     other, and one of them changes memory there.
@@ -213,14 +221,16 @@ def one_thread(warp: int = 0) -> Iterator[None]:
     if current.one_thread:
         yield
         return
-    alone = elected_block(warp) if current.has_tma else whole_block(warp, warpgroup_barrier)
+    if pair and current.cta_group != PAIR:
+        raise mistake("pair is for a kernel of pairs: write @w.kernel(cluster=2, pairs=True, …)")
+    alone = elected_block(warp, pair) if current.has_tma else whole_block(warp, warpgroup_barrier)
     with alone:
-        current.one_thread, current.warp = True, warp
+        current.one_thread, current.warp, current.leads = True, warp, pair
         try:
             with current.guarded():
                 yield
         finally:
-            current.one_thread, current.warp = False, 0
+            current.one_thread, current.warp, current.leads = False, 0, False
 
 
 def _drain(current: Trace) -> None:

@@ -88,6 +88,9 @@ class TensorProducts(Multiplier):
     # The memory of the kernel
 
     def begin(self) -> None:
+        if self._trace.cta_group > 1:
+            group = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), self._trace.cta_group)
+            self._memory.attributes["cta_group"] = group
         ir.InsertionPoint.current.insert(self._memory)
         self._point = self._trace.enter(self._memory.regions[0].blocks[0])
 
@@ -152,6 +155,11 @@ class TensorProducts(Multiplier):
         kind: ir.Type,
         scales: Scales = None,
     ) -> tuple[None, Region]:
+        if self._trace.cta_group > 1:
+            raise mistake(
+                "products of pairs are started by one thread: write w.gemm(a, b, sums), with sums in tensor "
+                "memory, in 'with w.one_thread(pair=True):'"
+            )
         check_operands(a, b, scales)
         stores = False
         if sums is not None and not isinstance(sums, Fragment):
@@ -199,7 +207,7 @@ class TensorProducts(Multiplier):
                         BufferType.of((role.warpgroups, *kind.shape), kind.element_type, of_all, "tmem")
                     )
             buffer = tile.stage(self._scales[key], role.number)
-            tile.copy_tmem(each.value, buffer)
+            tile.copy_tmem(each.value, buffer, cta_group=self._trace.cta_group)
             loaded.append(each.part(buffer))
         return loaded
 

@@ -50,6 +50,10 @@ def checked(a: object, b: object, sums: object) -> tuple[Buffer | TensorMemory, 
             f"a product in tensor memory is started by one thread, got {threads}: write it in 'with "
             "w.one_thread():', in a role of one warpgroup"
         )
+    if current.cta_group > 1 and not current.leads:
+        raise mistake(
+            "a product of a pair is started by its leader: write it in 'with w.one_thread(pair=True):'"
+        )
     tensor, shared = "tensor memory", "a buffer in shared memory"
     for name, value, legal, kinds in (
         ("a", a, (Buffer, TensorMemory), f"{shared}, or {tensor}"),
@@ -69,7 +73,8 @@ def multiply(
     a: Buffer | TensorMemory, b: Buffer, sums: TensorMemory, accumulate: object, scales: Scales
 ) -> None:
     """Starts `sums += a @ b`, or `sums = a @ b` unless it shall `accumulate` (PTX ISA, "tcgen05.mma")."""
-    shape, dtype = (a.shape[0], b.shape[1]), f32 if a.dtype.is_float else i32
+    group = trace.current().cta_group
+    shape, dtype = (a.shape[0], b.shape[1] * group), f32 if a.dtype.is_float else i32
     if (sums.shape, sums.dtype) != (shape, dtype):
         needed = f"w.tensor_memory({shape[0]}, {shape[1]}, {dtype})"
         raise mistake(f"sums of this product must be as {needed} makes them, got {sums}")
@@ -82,6 +87,7 @@ def multiply(
         *(a.value, b.value, sums.value, adds, *trace.current().multiplier.load_scales(scales)),
         transpose_a=a.transposed,
         transpose_b=b.transposed,
+        cta_group=group,
     )
     for operand in (a, b, *(scales or ())):
         if operand.ring is not None:

@@ -67,6 +67,7 @@ class Ring(carried.Fixed, trace.Positions):
         self._takes_own: bool | None = None  # whether each warpgroup takes the stage of its own number
         self._read_by: str | None = None  # "lanes" or "a product", where one thread takes them
         self._ends_products = False  # whether a stage is empty when products of one thread end
+        self._copies = list[ir.OpView]()  # of tiles by TMA, which signal the leader of a pair
         self._taking: tuple[trace.Role | None, int] | None = None  # the role and warp of that thread
         self._taken_at: Location | None = None
         self._ring = tile.make_ring(stages, consumers=self.takers, **self._agents())
@@ -193,10 +194,11 @@ class Ring(carried.Fixed, trace.Positions):
         """Starts a copy by TMA: of a whole buffer, or of this CTA's share for all that share it."""
         if isinstance(kind := self.kinds[name], ScaleKind):
             source, row, column = kind.place(place, part.type)
-            tile.copy_async(source, row, column, part, barrier=barrier)
+            self._copies.append(tile.copy_async(source, row, column, part, barrier=barrier))
             return
         if name not in self._shared:
-            tile.copy_async(place.map(part.type), *place.corner, part, barrier=barrier)
+            copy = tile.copy_async(place.map(part.type), *place.corner, part, barrier=barrier)
+            self._copies.append(copy)
             return
         axis = self._shared[name]
         clusters.check_alike(name, [each.value for each in place.indices], axis)
@@ -243,14 +245,15 @@ class Ring(carried.Fixed, trace.Positions):
                 f"position in it: fill it in w.one_thread({warp and f'warp={warp}'}), or make another ring"
             )
         self._writer, self.filling, self.filling_warp = "copies", current.role, current.warp
-        if self.is_shared:
+        if self.is_shared or current.cta_group > 1:
             self.drainer = current.role, current.warp
         current.needs_all_threads()
         return current
 
     def drain(self) -> None:
         # A thread that takes all stages has the position of the next one to fill.
-        tile.drain((self.over or self)._ring, *(self.filled if self.is_shared else self.taken))
+        fills = self.drainer == (self.filling, self.filling_warp)
+        tile.drain((self.over or self)._ring, *(self.filled if fills else self.taken))
 
     def lend(self) -> None:
         """Waits until the next stage is empty, and passes it on unchanged. The warpgroups that take it can
@@ -367,6 +370,11 @@ class Ring(carried.Fixed, trace.Positions):
     def _taken_by(self, alone: bool) -> None:
         if self._alone not in (None, alone):
             raise mistake(f"ring '{self.name}' must be taken either by one thread, or by whole warpgroups")
+        if alone and self.is_shared:
+            raise mistake(
+                f"stages with '{next(iter(self._shared))}', which CTAs share, must be taken by whole "
+                "warpgroups: leave it out of shared="
+            )
         if alone and self.takers != 1:
             raise mistake(f"takers of a ring must be 1 if one thread takes its stages, got {self.takers}")
         if alone and self._alone is None:
@@ -432,7 +440,15 @@ class Ring(carried.Fixed, trace.Positions):
         released = self.over or self
         released._ends_products = True
         released._signalled_by("mma", "emptied_by", "consumers", 1)
+        released._set_pair()
         self.drainer = self.drainer or self._taking
+
+    def _set_pair(self) -> None:
+        """In a kernel of pairs, the stages are those of both CTAs."""
+        if (group := trace.current().cta_group) == 1:
+            return
+        for op in (self._ring.owner, *self._copies):
+            op.attributes["cta_group"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), group)
 
     def _check_reader(self, reader: str) -> None:
         """Raises WeftError where both the lanes and the products of one thread read stages."""

@@ -87,6 +87,7 @@ class TensorRing(Ring):
         if taker.taken_alone:  # products of one thread are ordered without waiting for them
             emptier, count = "threads" if self._thread is not None else "mma", 1
         self._signalled_by(emptier, "emptied_by", "consumers", count)
+        self._set_pair()
         super().check()
 
     def buffer(self, name: str, stage: ir.Value, slot: Slot | None = None) -> TensorMemory:  # type: ignore[override]
