@@ -101,10 +101,11 @@ def kernel(n: w.i32, y: w.Out["n", w.i32]):
 
 # 'break' can't leave a loop or branch of the GPU
 def kernel(n: w.i32, y: w.Out["n", w.i32]):
-    for i in w.range(n):
-        if i > 3:
-            break  # here
-        y[i] = i
+    with w.role():
+        for i in w.range(n):
+            with w.one_thread():
+                if i > 3:
+                    break  # here
 
 # 'return' can't leave a loop or branch of the GPU
 def kernel(n: w.i32, y: w.Out["n", w.i32]):

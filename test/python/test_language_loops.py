@@ -1,6 +1,7 @@
 """Loops of the GPU: bodies that are there several times, and statements that can't leave them."""
 
 import contextlib  # noqa: F401 (MISTAKES uses it)
+import itertools
 
 import language_mistakes
 import numpy as np
@@ -113,7 +114,7 @@ def test_a_side_of_a_branch_reads_what_the_other_side_changes():
 @pytest.mark.parametrize("unroll", [1, 2])
 def test_a_step_that_is_not_positive_stops_the_kernel(step, unroll):
     x = np.zeros(32, np.float32)
-    with pytest.raises(weft.WeftError, match=r"'step of w\.range must be positive' failed at .*loops\.py:17"):
+    with pytest.raises(weft.WeftError, match=r"'step of w\.range must be positive' failed at .*loops\.py:18"):
         counted.emulate(x, x.copy(), 9, 0, step, unroll=unroll)
 
 
@@ -162,48 +163,50 @@ def test_a_loop_refuses_numbers_of_python_that_have_no_place_in_the_type(number,
 COUNT = 0
 
 MISTAKES = r"""
-# 'return' can't leave .*: loop by 'while' with the opposite condition, and return after the loop
+# 'return' can't leave .*: assign the result to a name, write 'break', and return after the loop
 with w.role():
     for i in w.range(x.rows):
         if x[i, 0] > 1.0:
             return  # here
         y[i, 0] = 1.0
 
-# 'continue' can't leave .*: put the rest of the body under the opposite condition
-for i in w.range(x.rows):
-    if x[i, 0] > 1.0:
-        continue  # here
-    y[i, 0] = 1.0
-
-# 'break' can't leave .*: loop by 'while' with the opposite condition
-for i in w.range(x.rows):
-    if x[i, 0] > 1.0:
-        break  # here
-    y[i, 0] = 1.0
-
-# 'return' can't leave .*: begin with 'done = False' before this loop of Python, .*, as well as what f
+# 'return' can't leave .*: assign the result to a name, write 'break', and return after the loop
 for i in range(3):
     if x[i, 0] > 1.0:
         return  # here
     y[i, 0] = 1.0
 
-# 'break' can't leave .*, assign True here, and put the rest of the body under 'if not done:'$
-for i in w.range(3):
-    for j in range(3):
-        if x[i, j] > 1.0:
-            break  # here
-        y[i, j] = 1.0
+# 'break' can't leave .*: in a 'with' block, assign the condition to a name, and write 'break' after the block
+with w.role():
+    for i in w.range(3):
+        with w.one_thread():
+            if x[i, 0] > 1.0:
+                break  # here
+
+# 'continue' can't leave .*: in a 'with' block, assign the condition to a name, and write 'continue' after
+with w.role():
+    for i in w.range(3):
+        with w.one_thread():
+            if x[i, 0] > 1.0:
+                continue  # here
+
+# a loop that 'break' leaves can have neither unroll nor stages: leave them out
+for i in w.range(3, unroll=3):  # here
+    if x[i, 0] > 1.0:
+        break
+
+# a loop of the GPU can't have an 'else': put that after the loop
+for i in w.range(3):  # here
+    if x[i, 0] > 1.0:
+        break
+else:
+    y[0, 0] = 1.0
 
 # an error of Python can't depend on a condition of the GPU, .*: use w.check\(condition, message\)
 if x[0, 0] > 1.0:
     pass
 else:
     raise ValueError("bad")
-
-# 'break' can't leave .*: loop by 'while' with the opposite condition$
-while True:
-    if x[0, 0] > 1.0:
-        break
 
 # an error of Python can't depend on a condition of the GPU
 for _ in w.range(x.rows):
@@ -319,11 +322,10 @@ def test_a_return_in_an_unrolled_loop_is_written_as_its_message_says():
     def kernel(x: w.In["n", w.f32], y: w.Out["n", w.f32]):
         done = False
         for i in range(4):
-            if not done:
-                if x[i] > 1.0:
-                    done = True
-                else:
-                    y[i] = 2.0
+            if x[i] > 1.0:
+                done = True
+                break
+            y[i] = 2.0
         if not done:
             y[4] = 3.0
 
@@ -378,3 +380,139 @@ def test_a_definition_that_has_changed_is_refused(tmp_path):
     path.write_text("def first(:")
     with pytest.raises(weft.WeftError, match="the source of first has changed since Python read it"):
         w.inline(scope["first"])
+
+
+def searched(row):
+    """What `left` computes of a row."""
+    total, found = np.float32(0), -1
+    for i, number in enumerate(row):
+        if number > 0.5:
+            continue
+        if number < 0.1:
+            found = i
+            break
+        if number < 0.2:
+            total += 1
+        else:
+            if number > 0.45:
+                found = -2
+                break
+        total += number
+    return found, total
+
+
+@w.kernel(threads=64)
+def left(x: w.In["m n", w.f32], found: w.Out["m", w.i32], total: w.Out["m", w.f32], *, by_while):
+    t, n, s = w.thread(), w.i32(-1), w.f32(0)
+    if by_while:
+        i = w.i32(0)
+        while i < x.columns:
+            v = x[t, i]
+            i += 1
+            if v > 0.5:
+                continue
+            if v < 0.1:
+                n = i - 1
+                break
+            if v < 0.2:
+                s += 1.0
+            else:
+                if v > 0.45:
+                    n = w.i32(-2)
+                    break
+            s += v
+    else:
+        for i in w.range(x.columns):
+            v = x[t, i]
+            if v > 0.5:
+                continue
+            if v < 0.1:
+                n = i
+                break
+            if v < 0.2:
+                s += 1.0
+            else:
+                if v > 0.45:
+                    n = w.i32(-2)
+                    break
+            s += v
+    found[t], total[t] = n, s
+
+
+@pytest.mark.each_value(1)
+@pytest.mark.parametrize("arch", ["sm_75", "sm_80", "sm_90a"])
+@pytest.mark.parametrize("by_while", [False, True])
+def test_loops_are_left_and_continued(by_while, arch):
+    x = np.random.default_rng(0).random((64, 20)).astype(np.float32)
+    x[5] = 0.9  # no number ends the search in this row
+    found, total = np.zeros(64, np.int32), np.zeros(64, np.float32)
+    assert not left.emulate(x, found, total, by_while=by_while, arch=arch).findings
+    wanted = [searched(row) for row in x]
+    assert [*found] == [n for n, _ in wanted] and np.allclose(total, [s for _, s in wanted])
+    assert {*found} >= {-1, -2}
+
+
+def test_loops_inside_others_and_those_of_python_are_left():
+    @w.kernel(threads=64)
+    def kernel(x: w.In["m n", w.f32], y: w.Out["m", w.f32], z: w.Out["m", w.i32]):
+        t, i, s, n = w.thread(), w.i32(0), w.f32(0), w.i32(0)
+        while True:
+            if i >= x.columns:
+                break
+            for j in w.range(i, x.columns):
+                if x[t, j] > 0.8:
+                    break
+                for k in range(3):  # Python's
+                    if k == 1:
+                        continue
+                    if x[t, j] > 0.7 and k == 2:
+                        break
+                    s += x[t, j]
+            i += 7
+        for j in itertools.count():  # Python's, which would not end
+            if j == 20:
+                break
+            s += x[t, j] - x[t, j]
+        for j in range(20):
+            if x[t, j] > 0.8:
+                break
+            n += 1
+        y[t], z[t] = s, n
+
+    def wanted(row):
+        total = 0.0
+        for i in range(0, len(row), 7):
+            for number in itertools.takewhile(lambda number: number <= 0.8, row[i:]):
+                total += number * (1 if number > 0.7 else 2)
+        return total, next((i for i, number in enumerate(row) if number > 0.8), 20)
+
+    x = np.random.default_rng(0).random((64, 20)).astype(np.float32)
+    y, z = np.zeros(64, np.float32), np.zeros(64, np.int32)
+    assert not kernel.emulate(x, y, z).findings
+    assert np.allclose(y, [wanted(row)[0] for row in x]) and [*z] == [wanted(row)[1] for row in x]
+
+
+@pytest.mark.each_value(1)
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+def test_roles_leave_loops_over_rings(arch):
+    @w.kernel
+    def kernel(x: w.In["m n", w.f32], y: w.Out["rows columns", w.f32], most: w.i32):
+        ring = w.ring(2, x=(64, 32, w.f32))
+        with w.role():
+            s = w.zeros((64, 32))
+            for j in w.range(0, x.columns, 32):
+                if j >= most:
+                    break
+                with ring.take() as stage:
+                    s += w.load(stage.x)
+            w.store(s, y[0, 0])
+        with w.role(), w.one_thread():
+            for j in w.range(0, x.columns, 32):
+                if j >= most:
+                    break
+                ring.fill(x=x[0, j])
+
+    x, y = np.random.default_rng(0).random((64, 160)).astype(np.float32), np.zeros((64, 32), np.float32)
+    for most in (96, 1000):
+        assert not kernel.emulate(x, y, most, arch=arch).findings
+        assert np.allclose(y, x[:, :most].reshape(64, -1, 32).sum(1))

@@ -18,12 +18,13 @@ from weft.language.capture.loop_values import LoopNames, LoopValues, common_type
 from weft.language.capture.mutation import Region, taking
 from weft.language.capture.origins import alike, computed_from
 from weft.language.capture.python_objects import Scope
+from weft.language.capture.returns import LEFT
 from weft.language.messages.mistakes import mistake
 from weft.language.operations.queues import Queue
 from weft.language.operations.ranges import Part, Range
 from weft.language.values.dtypes import NUMBERS
 from weft.language.values.scalars import Scalar, as_scalar, condition
-from weft.mlir import ir, nvvm, scf
+from weft.mlir import arith, ir, nvvm, scf
 from weft.passes.builders import emit
 
 
@@ -60,18 +61,13 @@ class Attempt:
         trace.current().restore(self._positions)
 
 
-_BY_WHILE = "loop by 'while' with the opposite condition"
-_NOTED = (
-    "begin with 'done = False' before this loop of Python, which is unrolled, assign True here, and put the "
-    "rest of the body under 'if not done:'"
+_AFTER = (
+    "in a 'with' block, assign the condition to a name, and write '{}' after the block; and the loop must "
+    "have neither 'return' nor 'else'"
 )
 _IN_PLACE = {
-    "break": _BY_WHILE,
-    "break of Python": _NOTED,
-    "continue": "put the rest of the body under the opposite condition",
     "return": "put what follows under the opposite condition, and return a value at the end",
-    "return in a loop": f"{_BY_WHILE}, and return after the loop",
-    "return of Python": f"{_NOTED}, as well as what follows the loop",
+    "return in a loop": "assign the result to a name, write 'break', and return after the loop",
 }
 _NO_ELSE = "a loop of the GPU can't have an 'else': put that after the loop"
 _LOOP_NUMBER = "is the number of a loop of the GPU, and has no value after it"
@@ -89,9 +85,8 @@ class _Construct:
         that they leave.
         """
         if self.traced:
-            unrolled = all(isinstance(each, Loop) and not each.traced for each in loops)
-            where = "" if not loops else " of Python" if unrolled else " in a loop"
-            instead = _IN_PLACE.get(f"{word}{where}", _IN_PLACE[word])
+            word_there = f"{word}{' in a loop' * bool(loops)}"
+            instead = _IN_PLACE.get(word_there, _AFTER.format(word))
             raise mistake(f"'{word}' can't leave a loop or branch of the GPU: {instead}")
 
 
@@ -194,6 +189,10 @@ class Loop(_Construct):
         self._arguments = [self._block.add_argument(part.type, location) for part in self._initial]
         return self._before.gives(iter(self._arguments))
 
+    def has_left(self, left: object) -> bool:
+        """Whether Python leaves the loop at the end of an iteration: a `break` has set its name."""
+        return not self.traced and left is True
+
     def end(self, scope: Scope) -> None:
         """Leaves the body, at its end."""
         self._left -= 1
@@ -232,19 +231,26 @@ class QueueLoop(Loop):
             item = self.over.item(Scalar(self._block.arguments[0]))
         yield item
 
-    def begin(self, scope: Scope) -> tuple[Scalar, ...]:
+    def begin(self, scope: Scope) -> tuple[object, ...]:
         self._before = LoopValues(self._every, scope)
         self._initial = self._before.begin()
         for part in self._initial:
             for block in (self._test, self._block):
                 block.add_argument(part.type, self._op.location)
         with ir.InsertionPoint(self._test):
-            number, *_ = arguments = list(self._test.arguments)
-            scf.ConditionOp(emit.less(number, self.over.end), arguments)
-        self._point = trace.current().enter(self._block, loop=True)
+            number, *rest = arguments = list(self._test.arguments)
+            test = scf.ConditionOp(self._goes_on(emit.less(number, self.over.end), rest), arguments)
+        self._point = trace.current().enter(self._block, loop=True, alike=self._alike(test.condition))
         values = self._before.gives(iter(list(self._block.arguments)[1:]))
         self.over.ask()
         return values
+
+    def _goes_on(self, has_number: ir.Value, _: list[ir.Value]) -> ir.Value:
+        """Whether the next iteration runs."""
+        return has_number
+
+    def _alike(self, _: ir.Value) -> bool | None:
+        return None
 
     def end(self, scope: Scope) -> None:
         parts = self._before.ended(scope, lambda: [self.over.following()])
@@ -255,10 +261,71 @@ class QueueLoop(Loop):
         self._results = list(loop.results)[1:]
 
 
-def loop(over: object, names: Names, changed: Names, passed: Names, targets: Names, has_else: bool) -> Loop:
-    """The loop of a captured `for`."""
+class _Counted:
+    """The numbers of `w.range`, one after the other."""
+
+    def __init__(self, over: Range) -> None:
+        if over.unroll != 1 or over.stages is not None:
+            raise mistake("a loop that 'break' leaves can have neither unroll nor stages: leave them out")
+        self._over = over
+        (self._part,) = over.loops()
+        self.first, self.end = lambda: self._part.begin, self._part.end
+
+    def item(self, number: Scalar) -> object:
+        """The value of the loop's variable, from a number."""
+        self._number = number
+        return self._over.item(number)
+
+    def ask(self) -> None:
+        """The next number needs no time."""
+
+    def following(self) -> ir.Value:
+        """The next number."""
+        return emit.value(emit.add(self._number.value, self._part.step))
+
+
+class LeftLoop(QueueLoop):
+    """`for` over `w.range` that a `break` leaves: `left` is the name that has whether it did."""
+
+    def __init__(self, over: Range, names: LoopNames, left: str) -> None:
+        super().__init__(over, names, False)
+        self.over, self._at = _Counted(over), names.assigned.index(left)
+
+    def begin(self, scope: Scope) -> tuple[object, ...]:
+        values = super().begin(_with_flags(scope))
+        return (*values[: self._at], False, *values[self._at + 1 :])  # in the body, it hasn't yet
+
+    def _goes_on(self, has_number: ir.Value, rest: list[ir.Value]) -> ir.Value:
+        return arith.andi(has_number, (~self._before.gives(iter(rest))[self._at]).value)
+
+    def _alike(self, test: ir.Value) -> bool:
+        return alike(test)
+
+
+def _with_flags(scope: Scope) -> dict[str, object]:
+    """The values of names. Those that `break` sets are of the GPU."""
+    return {
+        name: as_scalar(False) if name.startswith(LEFT) and each is False else each
+        for name, each in scope.items()
+    }
+
+
+def loop(
+    over: object,
+    names: Names,
+    changed: Names,
+    passed: Names,
+    targets: Names,
+    has_else: bool,
+    left: str | None,
+) -> Loop:
+    """The loop of a captured `for`; `left` is the name that has whether a `break` has left it."""
     every = LoopNames(names, changed, passed, targets)
-    return (QueueLoop if isinstance(over, Queue) else Loop)(over, every, has_else)
+    if isinstance(over, Queue):
+        if left is not None:
+            raise mistake("'break' can't leave a loop over w.tile_queue: put the rest under a condition")
+        return QueueLoop(over, every, has_else)
+    return LeftLoop(over, every, left) if isinstance(over, Range) and left else Loop(over, every, has_else)
 
 
 class While(_Construct):
@@ -292,7 +359,7 @@ class While(_Construct):
     def begin(self, scope: Scope) -> tuple[object, ...]:
         """Enters the part of the loop that computes its condition."""
         others = {name: value for name, value in scope.items() if name not in self.names}
-        self._before = LoopValues(self._every, others | self._first)
+        self._before = LoopValues(self._every, _with_flags(others | self._first))
         self._op, self._test, self._body = _while_op(self._before.begin())
         self._point = trace.current().enter(self._test)
         return self._before.gives(iter(self._test.arguments))

@@ -8,6 +8,8 @@
 Where both sides need what follows, as after `if a: if b: return`, a name has whether one of them returned.
 Functions return the value of a name that the sides assign. Returns in loops and in `with` blocks stay.
 
+In the body of a loop, `continue` is such a return. So is `break`, which also sets a name that ends the loop.
+
 In a kernel, what follows may have roles, which can't be in a branch. There, a branch that returns ends the
 kernel's threads instead.
 """
@@ -24,8 +26,10 @@ _RETURNED = "_weft_returned"
 
 def moved(body: list[ast.stmt], *, kernel: bool = False) -> list[ast.stmt]:
     """The body of a function without returns in branches, or as it is where that isn't possible. That of a
-    kernel may have an `End` in branches.
+    kernel may have an `End` in branches. Its loops have no `break` and `continue` that can be moved.
     """
+    loops = _Loops()
+    body = [each for statement in body for each in loops.replaced(statement)]
     if kernel:
         last = max((number for number, each in enumerate(body) if isinstance(each, ast.With)), default=0)
         body = [*_all_ended(body[:last]), *body[last:]]
@@ -39,6 +43,75 @@ def moved(body: list[ast.stmt], *, kernel: bool = False) -> list[ast.stmt]:
         end = ast.Return(ast.Name(RESULT, ast.Load()))
         statements.append(ast.copy_location(end, statements[-1]))
     return statements
+
+
+LEFT = "_weft_left_"
+"""How names begin that have whether `break` has left a loop."""
+
+
+class _Loops(ast.NodeTransformer):
+    """Moves what follows `break` and `continue` in loops that have no returns."""
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    def replaced(self, statement: ast.stmt) -> list[ast.stmt]:
+        """The statements in place of one."""
+        result = self.visit(statement)
+        return result if isinstance(result, list) else [result]
+
+    def visit_For(self, node: ast.For | ast.While) -> list[ast.stmt]:
+        self.generic_visit(node)
+        if node.orelse or _found(node.body):
+            return [node]
+        self._count += 1
+        left = f"{LEFT}{self._count}"
+        marking = _Marking(left)
+        marked = [each for statement in copy.deepcopy(node.body) for each in marking.replaced(statement)]
+        statements = _tail(marked, False) if _found(marked) else None
+        if statements is None:
+            return [node]
+        for each in (name for statement in statements for name in ast.walk(statement)):
+            if isinstance(each, ast.Name) and each.id == _RETURNED:
+                each.id = f"{_RETURNED}_{self._count}"
+        node.body = statements or [ast.copy_location(ast.Pass(), node)]
+        if not marking.breaks:
+            return [node]
+        goes_on = ast.copy_location(ast.UnaryOp(ast.Not(), ast.Name(left, ast.Load())), node)
+        if isinstance(node, ast.While):
+            node.test = ast.copy_location(ast.BoolOp(ast.And(), [goes_on, node.test]), node.test)
+        else:
+            node.body = [ast.copy_location(ast.If(goes_on, node.body, []), node)]
+            setattr(node, LEFT, left)
+        begin = ast.Assign([ast.Name(left, ast.Store())], ast.Constant(False))
+        return [ast.copy_location(begin, node), node]
+
+    visit_While = visit_For
+
+    def visit_FunctionDef(self, node: ast.FunctionDef | ast.ClassDef) -> list[ast.stmt]:
+        return [node]
+
+    visit_ClassDef = visit_FunctionDef
+
+
+class _Marking(_Loops):
+    """Replaces `break` and `continue` of a loop by returns."""
+
+    def __init__(self, left: str) -> None:
+        self._left, self.breaks = left, False
+
+    def visit_Break(self, node: ast.Break) -> list[ast.stmt]:
+        self.breaks = True
+        noted = ast.Assign([ast.Name(self._left, ast.Store())], ast.Constant(True))
+        return [ast.copy_location(noted, node), *self.visit_Continue(node)]
+
+    def visit_Continue(self, node: ast.Continue | ast.Break) -> list[ast.stmt]:
+        return [ast.copy_location(ast.Return(None), node)]
+
+    def visit_For(self, node: ast.For | ast.While) -> list[ast.stmt]:
+        return [node]
+
+    visit_While = visit_For
 
 
 def _all_ended(statements: list[ast.stmt]) -> list[ast.stmt]:

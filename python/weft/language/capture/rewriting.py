@@ -252,12 +252,17 @@ class _Rewriter(ast.NodeTransformer):
     def visit_For(self, node: ast.For) -> object:
         name, targets = self._fresh("loop"), assigned([node.target])
         names = self._carried(node, tuple(each for each in assigned(node.body) if each not in targets))
-        values = *self._loop_names(names, node.body), _names(targets), ast.Constant(bool(node.orelse))
+        left: str | None = getattr(node, returns.LEFT, None)
+        flags = ast.Constant(bool(node.orelse)), ast.Constant(left)
+        values = *self._loop_names(names, node.body), _names(targets), *flags
         begun = self._assign(node, name, _runtime("loop", self.visit(node.iter), *values))
         body = self._inside(name, True, node.body)
         node.iter = _at(node.iter, _load(name))
         node.body = [*self._rebind(node, name, names, "begin", _locals()), *body]
         node.body += self._traced(node, name, ast.Expr(_call(_load(name), "end", _locals())))
+        if left is not None:
+            test = _call(_load(name), "has_left", _load(left))
+            node.body.append(_at(node, ast.If(test, [ast.Break()], [])))
         node.orelse = self._block(node.orelse)
         return [begun, node, *self._rebind(node, name, (*names, *targets), "after")]
 
