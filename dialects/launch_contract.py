@@ -12,7 +12,9 @@ from weft.mlir import ir
 
 @dataclass(frozen=True)
 class LaunchAttribute:
-    """One attribute: its MLIR class, also in words for messages, its meaning, and the pass that sets it."""
+    """One attribute: its MLIR class, also in words for messages, its meaning, and the pass that sets
+    it, if one does.
+    """
 
     name: str
     kind: Any
@@ -69,6 +71,14 @@ ALIGNED = LaunchAttribute(
     "array<i32: ...>",
     "the alignment of the rows of each argument, in bytes, `array<i32: …>`",
     "outline-matmul",
+)
+WHOLE = LaunchAttribute(
+    "weft.whole",
+    ir.DenseI32ArrayAttr,
+    "array<i32: ...>",
+    "bytes at multiples of which the rows of each argument begin, and of which they are multiples, "
+    "`array<i32: …>`; `weft.language` writes it",
+    "",
 )
 SHARED_BYTES = LaunchAttribute(
     "weft.shared_bytes", ir.IntegerAttr, "an integer", "dynamic shared memory", "lower-buffers"
@@ -129,7 +139,7 @@ CTA_WORKSPACE = LaunchAttribute(
 CONTRACT = {
     each.name: each
     for each in (
-        *(GRID, REQUIRES, WRITES, ALIGNED, SHARED_BYTES, TENSOR_MAPS),
+        *(GRID, REQUIRES, WRITES, ALIGNED, WHOLE, SHARED_BYTES, TENSOR_MAPS),
         *(TENSOR_COLUMNS, STAGES, PERSISTENT, DEPENDENT, ARGUMENTS, WORKSPACE, CTA_WORKSPACE),
     )
 }

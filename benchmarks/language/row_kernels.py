@@ -90,36 +90,51 @@ def rms_norm_of_tiles(x: w.In[BF16, "m n"], gain: w.In[BF16, "n"], y: w.Out[BF16
 
 
 @w.inline
-def centered(t, columns, first, buffer, C, turn):
-    """Elements of a row minus its mean, and the sum of their squares, by the CTAs of a cluster."""
-    share, own = w.rcp(columns.to(w.f32)), w.minimum(w.maximum(columns - first, 0), t.shape[0]).to(w.f32)
-    mean = w.sum(t) * (w.rcp(w.maximum(own, 1.0)) if C > 1 else share)
-    t = w.where(w.row(t) < columns - first, t - mean, 0.0)
-    squares = w.sum(t * t)
+def centered(parts, columns, starts, buffer, C, turn):
+    """Elements of a row minus its mean, and the sum of their squares, by the CTAs of a cluster. Each CTA has
+    vectors that begin at `starts`.
+    """
+    share, count = w.rcp(columns.to(w.f32)), sum(each.shape[0] for each in parts)
+    own = w.minimum(w.maximum(columns - starts[0], 0), count).to(w.f32)
+    mean = w.sum(sum(parts)) * (w.rcp(w.maximum(own, 1.0)) if C > 1 else share)
+    parts = [
+        w.where(w.row(t) < columns - start, t - mean, 0.0) for t, start in zip(parts, starts, strict=True)
+    ]
+    squares = w.sum(sum(t * t for t in parts))
     if C > 1:  # now of distances to the mean of the row, not of the CTA's part
-        parts = list(zip(*exchanged(buffer, C, turn, mean, squares, own), strict=True))
-        whole = sum(each * count for each, _, count in parts) * share
-        t += mean - whole
-        squares = sum(part + (each - whole) * (each - whole) * count for each, part, count in parts)
-    return t, squares
+        others = list(zip(*exchanged(buffer, C, turn, mean, squares, own), strict=True))
+        whole = sum(each * count for each, _, count in others) * share
+        parts = [t + (mean - whole) for t in parts]
+        squares = sum(part + (each - whole) * (each - whole) * count for each, part, count in others)
+    return parts, squares
 
 
 @of_rows(lambda x, C: x.rows * C)
 def layer_norm(
-    x: w.In[BF16, "m n"], gain: w.In[BF16, "n"], bias: w.In[BF16, "n"], y: w.Out[BF16, "m n"], *, N, T, C=1
+    x: w.In[BF16, "m n"],
+    gain: w.In[BF16, "n"],
+    bias: w.In[BF16, "n"],
+    y: w.Out[BF16, "m n"],
+    *,
+    N,
+    T,
+    C=1,
+    P=1,
 ):
-    buffer = meeting(C)
-    row, first = w.cta() // C, w.cta() % C * N
-    t = w.load(x[row, first], N)
-    ahead = [w.load(each[first], N) for each in (gain, bias) if N <= AHEAD * T]
+    """In `P` parts: the weights of a part are loaded after the part before is stored, for fewer registers."""
+    buffer, row, part = meeting(C), w.cta() // C, N // P
+    starts = [w.cta() % C * N + n * part for n in range(P)]
+    t = [w.load(x[row, start], part) for start in starts]
+    ahead = [w.load(each[starts[0]], N) for each in (gain, bias) if P == 1 and N <= AHEAD * T]
     if C > 1:
         w.cluster_wait()
-    t, squares = centered(t.to(w.f32), x.columns, first, buffer, C, 0)
+    t, squares = centered([each.to(w.f32) for each in t], x.columns, starts, buffer, C, 0)
     scale = w.rsqrt(squares * w.rcp(x.columns.to(w.f32)) + EPSILON)
-    g = ahead[0] if ahead else w.load(gain[first], N)
-    t = t * scale * g.to(w.f32)
-    b = ahead[1] if ahead else w.load(bias[first], N)
-    w.store((t + b.to(w.f32)).to(w.bf16), y[row, first])
+    for each, start in zip(t, starts, strict=True):
+        g = ahead[0] if ahead else w.load(gain[start], part)
+        normalized = each * scale * g.to(w.f32)
+        b = ahead[1] if ahead else w.load(bias[start], part)
+        w.store((normalized + b.to(w.f32)).to(w.bf16), y[row, start])
 
 
 @of_rows(lambda G, C: G * C)
@@ -135,7 +150,7 @@ def layer_norm_in_loops(
     for row in w.range(part, x.rows, G):
         t = after.to(w.f32)
         after = w.load(x[w.minimum(row + G, x.rows - 1), first], N)
-        t, squares = centered(t, x.columns, first, buffer, C, turn)
+        (t,), squares = centered([t], x.columns, [first], buffer, C, turn)
         turn = 1 - turn
         t = t * w.rsqrt(squares * share + EPSILON) * w.load(gain[first], N).to(w.f32)
         w.store((t + w.load(bias[first], N).to(w.f32)).to(w.bf16), y[row, first])

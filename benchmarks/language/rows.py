@@ -190,6 +190,11 @@ def of_rows(m: int, n: int, has: Callable[[str], bool]) -> Iterator[Case]:
     if has("layer_norm"):
         calls = {
             **prepared(ours.layer_norm, n, x, gain, bias, y, most=64, clusters=clusters),
+            **(
+                prepared(ours.layer_norm, n, x, gain, bias, y, most=64, clusters=(1, 2), P=2)
+                if n > 4096
+                else {}
+            ),
             **in_tiles(ours.layer_norm_of_tiles, n, x, gain, bias, y, most=64),
             **(
                 prepared(ours.layer_norm_in_loops, n, x, gain, bias, y, most=32, clusters=clusters[1:], G=66)

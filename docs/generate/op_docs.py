@@ -251,7 +251,8 @@ def pages() -> dict[str, str]:
             for op in ops:
                 instructions += _operation(op)
     tiles = [line for op in _operations(tile.Tile) for line in _operation(op)]
-    attributes = [f"| `{a.name}` | {a.meaning}; `--{a.written_by}` writes it |" for a in CONTRACT.values()]
+    writers = {a: f"; `--{a.written_by}` writes it" if a.written_by else "" for a in CONTRACT.values()}
+    attributes = [f"| `{a.name}` | {a.meaning}{writer} |" for a, writer in writers.items()]
     about = _ABOUT_TILES.replace("{attributes}", "\n".join(attributes))
     about = about.replace("{kinds}", "\n".join(map(_kind, KINDS.values())))
     about = about.replace("{subjects}", "\n".join(_subjects()))

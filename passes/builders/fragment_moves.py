@@ -1,9 +1,11 @@
 """Loads and stores of fragments: by ldmatrix and stmatrix, and plain ones of shared and global memory."""
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
+from weft.dialects import launch_contract as contract
 from weft.dialects import mma, tile
 from weft.dialects.instruction import repeated
 from weft.dialects.op import refuse
@@ -21,7 +23,8 @@ from weft.isa.family import Family, operand_text
 from weft.isa.global_stores import STORE, Store
 from weft.isa.mma.matrix_moves import LDMATRIX, STMATRIX
 from weft.layout import Iter, Layout
-from weft.mlir import arith, ir, llvm, vector
+from weft.mlir import arith, ir, llvm, memref, vector
+from weft.passes.analysis.factors import factor
 from weft.passes.builders import (
     addresses,
     emit,
@@ -215,16 +218,30 @@ def _width(op: ir.OpView, matrix: Matrix | Vector) -> int:
     return max(int(op.attribute("vector_bytes")) // matrix.bytes, 1)
 
 
-def _whole(matrix: Matrix | Vector, start: ir.Value, runs: Runs) -> ir.Value:
+def _whole(memory: ir.Value, matrix: Matrix | Vector, start: ir.Value, runs: Runs) -> ir.Value | None:
     """Whether runs that begin inside of the matrix end inside, and each can be accessed at once: rows and
-    starts are multiples of the width.
+    starts are multiples of the width. None if the kernel takes only such arrays.
     """
     width = runs[0][1]
+    starts_whole = all(column % width == 0 for *_, column in runs) and factor(start) % width == 0
+    if starts_whole and _row_bytes(memory) % (width * matrix.bytes) == 0:
+        return None
     bits = matrix.columns
     for residue in sorted({column % width for *_, column in runs}):
         bits = arith.ori(bits, emit.value(emit.add(start, residue)))
     bits = emit.bit_and(bits, width - 1)
     return emit.equal(arith.ori(bits, matrix.misaligned(width * matrix.bytes)), 0)
+
+
+def _row_bytes(memory: ir.Value) -> int:
+    """Bytes of which the rows of an array, or of a part of one, are multiples by the launch contract."""
+    while not isinstance(memory.owner, ir.Block):
+        if not isinstance(memory.owner.opview, memref.SubViewOp):
+            return 1
+        memory = memory.owner.opview.source
+    bytes_ = list(contract.WHOLE.of(memory.owner.owner.opview) or ())
+    number = ir.BlockArgument(memory).arg_number
+    return int(bytes_[number]) if number < len(bytes_) else 1
 
 
 def _runs(op: ir.OpView, kind: ir.Type, width: int) -> Runs:
@@ -279,8 +296,9 @@ def _load_global(op: LoadOp) -> ir.Value:
     def anywhere() -> list[ir.Value]:
         if width == 1:
             return loaded(single, at_edges)
-        whole = _whole(source, start_column, runs)
-        return emit.either(whole, lane, lambda: loaded(runs, at_edges), lambda: loaded(single, at_edges))
+        whole = _whole(op.source, source, start_column, runs)
+        by_runs = partial(loaded, runs, at_edges)
+        return emit.either(whole, lane, by_runs, lambda: loaded(single, at_edges)) if whole else by_runs()
 
     if kind.warps == 1 or len(runs) <= _PREDICATES:
         return _fragment(anywhere()[0], kind)
@@ -288,8 +306,8 @@ def _load_global(op: LoadOp) -> ir.Value:
     rows, columns = kind.shape
     below = emit.less(emit.add(op.row, rows - 1), source.rows)
     inner = arith.andi(below, emit.less(emit.add(op.column, columns - 1), source.columns))
-    if width > 1:
-        inner = arith.andi(inner, _whole(source, start_column, runs))
+    if width > 1 and (whole := _whole(op.source, source, start_column, runs)):
+        inner = arith.andi(inner, whole)
     return _fragment(emit.either(inner, lane, lambda: loaded(runs, _plainly), anywhere)[0], kind)
 
 
@@ -317,8 +335,9 @@ def load_row(op: LoadRowOp) -> ir.Value:
         values = loaded_runs(1)
     else:
         runs = _runs(op, kind, width)
-        whole, kinds = _whole(source, start, runs), [source.element] * len(distinct)
-        values = emit.either(whole, kinds, lambda: loaded_runs(width), lambda: loaded_runs(1))
+        whole, kinds = _whole(op.source, source, start, runs), [source.element] * len(distinct)
+        by_runs = partial(loaded_runs, width)
+        values = emit.either(whole, kinds, by_runs, lambda: loaded_runs(1)) if whole else by_runs()
     return _repeated(op.fragment.type, columns, dict(zip(distinct, values, strict=True)))
 
 
@@ -387,7 +406,10 @@ def store(op: StoreOp) -> None:
         put(single)
         return
     runs = _runs(op, kind, width)
-    emit.branch(_whole(destination, start_column, runs), lambda: put(runs), lambda: put(single))
+    if whole := _whole(op.destination, destination, start_column, runs):
+        emit.branch(whole, lambda: put(runs), lambda: put(single))
+    else:
+        put(runs)
 
 
 def _store_inside(value: ir.Value, address: ir.Value, inside: ir.Value, *, predicated: bool) -> None:

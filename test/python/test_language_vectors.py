@@ -162,6 +162,52 @@ def test_aligned_elements_are_accessed_at_once():
         assert len(re.findall(re.escape(each), ptx)) >= 1
 
 
+@w.kernel(grid=lambda x: x.rows)
+def scaled_rows(x: w.In["m n", w.bf16], gain: w.In["n", w.bf16], y: w.Out["m n", w.bf16], *, N=512):
+    row = w.cta()
+    w.store(w.load(x[row, 0], N) * w.load(gain[0], N), y[row, 0])
+
+
+@w.kernel(grid=lambda x: w.ceil_div(x.rows, 16))
+def scaled_tiles(x: w.In["m n", w.bf16], gain: w.In["n", w.bf16], y: w.Out["m n", w.bf16], *, N=512):
+    t = w.load(x[w.cta() * 16, 0], (16, N))
+    w.store(t * w.load_row(gain[0], like=t), y[w.cta() * 16, 0])
+
+
+@pytest.mark.parametrize("kernel", [scaled_rows, scaled_tiles])
+def test_arrays_of_whole_vectors_have_a_kernel_without_comparisons_of_addresses(kernel):
+    rng = np.random.default_rng(0)
+
+    def arrays(columns, pitch=512):
+        x, y = (rng.integers(-9, 9, (20, pitch)).astype(ml_dtypes.bfloat16)[:, :columns] for _ in range(2))
+        return x, rng.integers(-9, 9, columns).astype(ml_dtypes.bfloat16), y
+
+    for columns, pitch in ((504, 504), (504, 512), (500, 512), (501, 501)):
+        x, gain, y = arrays(columns, pitch)
+        clean(kernel.emulate(x, gain, y))
+        assert np.array_equal(y, x * gain), columns
+        compiled = kernel.compile(x, gain, y, arch="sm_90a")
+        assert ("ld.global.b16" in compiled.ptx) == (columns % 8 != 0)
+    with pytest.raises(
+        weft.WeftError, match="argument 'x': is compiled for rows that begin at and are multip"
+    ):
+        kernel.compile(*arrays(504)).emulate(*arrays(500))
+    assert "ld.global.b16" in kernel.compile().ptx  # for any arrays
+
+
+def test_threads_have_two_elements_of_64_bits_and_as_many_of_others_beside_them():
+    @w.kernel(threads=128)
+    def kernel(i: w.In["n", w.i64], x: w.In["n", w.f32], y: w.Out["n", w.i64]):
+        w.store(w.load(i[0], 512) + w.load(x[0], 512).to(w.i64), y[0])
+
+    i, x = np.arange(512), np.arange(512, dtype=np.float32)[::-1].copy()
+    y = np.zeros_like(i)
+    clean(kernel.emulate(i, x, y))
+    assert (y == 511).all()
+    ptx = kernel.compile(i, x, y).ptx
+    assert re.search(r"ld.global.v2.b64 .*\+2048\]", ptx) and re.search(r"ld.global.v2.b32 .*\+1024\]", ptx)
+
+
 def test_vectors_have_indices_sums_and_atomics():
     @w.kernel()
     def kernel(

@@ -143,7 +143,8 @@ class Launch:
     `grid` maps the sizes of all memref arguments, in order, to a grid; None where the kernel doesn't say.
     With `persistent` it counts tiles, and a launch has one dimension of as many CTAs, at most so many for
     each multiprocessor (0: no limit). `requires` maps the sizes to numbers that must all be 0. Rows of
-    argument `i` must begin at multiples of `aligned[i]` bytes. A `dependent` kernel waits itself for what was
+    argument `i` must begin at multiples of `aligned[i]` bytes, and of `whole[i]`, of which they must also be
+    multiples. A `dependent` kernel waits itself for what was
     queued before it. A CTA has `tensor_columns` of tensor memory, and TMA fills `stages` (0 if the kernel
     doesn't say). Each `workspace` is zero before the first launch, and what one leaves in it is the next
     one's on the same stream. `names` are those of the arguments, for messages, where they have any.
@@ -163,6 +164,7 @@ class Launch:
     workspaces: tuple[WorkspaceParameter, ...] = ()
     tensor_columns: int = 0
     stages: int = 0
+    whole: tuple[int, ...] = ()
     names: tuple[str, ...] = ()
 
     def called(self, number: int) -> str:
@@ -189,7 +191,7 @@ class Launch:
 
     def description(self) -> dict[str, Any]:
         """Describes a launch of the cubin by JSON values. docs/launch.md explains them."""
-        left_out = {"name", "names"}
+        left_out = {"name", "names"} | (set() if self.whole else {"whole"})
         if not self.tensor_columns:
             left_out |= {"tensor_columns"} if self.stages else {"tensor_columns", "stages"}
         kept = {name: value for name, value in self.record().items() if name not in left_out}

@@ -55,13 +55,14 @@ def read_launch(kernel: ir.OpView) -> Launch:
         _sizes_map(kernel, launch_contract.REQUIRES, sizes, 0, None),
         _count(kernel, launch_contract.SHARED_BYTES) or 0,
         maps,
-        _aligned(kernel, len(arguments)),
+        _bytes(kernel, launch_contract.ALIGNED, len(arguments)),
         _count(kernel, launch_contract.PERSISTENT),
         cluster_of(kernel) or (1, 1, 1),
         launch_contract.DEPENDENT.on(kernel),
         workspaces,
         _count(kernel, launch_contract.TENSOR_COLUMNS) or 0,
         _count(kernel, launch_contract.STAGES) or 0,
+        _bytes(kernel, launch_contract.WHOLE, len(arguments)),
     )
 
 
@@ -87,15 +88,13 @@ def _count(kernel: ir.OpView, attribute: LaunchAttribute) -> int | None:
     return int(count.value)
 
 
-def _aligned(kernel: ir.OpView, arguments: int) -> tuple[int, ...]:
-    attribute = launch_contract.ALIGNED.of(kernel)
-    alignments = tuple(attribute or ())
-    if alignments and (len(alignments) != arguments or min(alignments) < 1):
-        raise refuse(
-            kernel,
-            f"weft.aligned must have a number above 0 for each of {arguments} arguments, got {attribute}",
-        )
-    return alignments
+def _bytes(kernel: ir.OpView, attribute: LaunchAttribute, arguments: int) -> tuple[int, ...]:
+    """An attribute with a number of bytes for each argument."""
+    bytes_ = tuple(attribute.of(kernel) or ())
+    if bytes_ and (len(bytes_) != arguments or min(bytes_) < 1):
+        rule = f"must have a number above 0 for each of {arguments} arguments"
+        raise refuse(kernel, f"{attribute.name} {rule}, got {attribute.of(kernel)}")
+    return bytes_
 
 
 def _argument(kind: ir.Type, writes: bool, kernel: ir.OpView) -> Argument:

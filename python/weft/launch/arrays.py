@@ -151,6 +151,10 @@ class ArrayView:
         starts = [s * self.bits // 8 for n, s in zip(self.shape[:-1], self.strides, strict=False) if n > 1]
         return math.gcd(*starts, 0 if self.device == "cpu" else self.address)
 
+    def has_whole_rows(self, bytes_: int) -> bool:
+        """Whether rows begin at multiples of some bytes, and are such multiples."""
+        return not (self.row_alignment % bytes_ or self.shape[-1] * self.bits % (8 * bytes_))
+
     @property
     def in_bytes(self) -> "ArrayView":
         """The array itself, or the bytes of a packed one. Raises WeftError if its rows aren't whole bytes."""

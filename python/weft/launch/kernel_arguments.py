@@ -54,6 +54,12 @@ def checked(launch: Launch, args: Sequence[object]) -> tuple[list[ArrayView | fl
         _checked(arg, want, f"kernel {launch.name}, {launch.called(number)}")
         for number, (arg, want) in enumerate(zip(args, launch.arguments, strict=True))
     ]
+    for number, (view, bytes_) in enumerate(zip(views, launch.whole, strict=False)):
+        if isinstance(view, ArrayView) and not view.has_whole_rows(bytes_):
+            raise WeftError(
+                f"kernel {launch.name}, {launch.called(number)}: is compiled for rows that begin at and are "
+                f"multiples of {bytes_} bytes: compile it for this array, or for types alone"
+            )
     alignments = zip(views, launch.aligned, strict=False)
     aligned = all(v.row_alignment % bytes_ == 0 for v, bytes_ in alignments if isinstance(v, ArrayView))
     return views, aligned

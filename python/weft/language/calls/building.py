@@ -164,8 +164,8 @@ def _arguments(
     for number, (name, kind) in enumerate(signature.arguments.items()):
         value = values[number]
         if isinstance(kind, ArrayArgument):
-            extents = _known(kind, meta)
-            result.append(Matrix(value, name, kind.sizes, extents, special.aligned[number], kind.writes))
+            rows = special.aligned[number], special.whole[number]
+            result.append(Matrix(value, name, kind.sizes, _known(kind, meta), *rows, kind.writes))
         else:
             result.append(Scalar(value))
     return result
@@ -287,3 +287,6 @@ def _set_launch(
     if differences:
         contract.REQUIRES.set(kernel, ir.AffineMapAttr.get(ir.AffineMap.get(0, count, differences)))
     contract.ALIGNED.set(kernel, ir.DenseI32ArrayAttr.get(alignments))
+    if any(special.whole):
+        bytes_ = [ALIGNMENT if each else 1 for each in special.whole]
+        contract.WHOLE.set(kernel, ir.DenseI32ArrayAttr.get(bytes_))

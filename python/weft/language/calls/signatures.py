@@ -125,10 +125,13 @@ ALIGNMENT = 16
 
 @dataclass(frozen=True)
 class Specialization:
-    """The key of a compiled kernel: element types, which arrays have aligned rows, and meta-parameters."""
+    """The key of a compiled kernel: element types, which arrays have aligned rows, which have rows of whole
+    vectors, and meta-parameters.
+    """
 
     dtypes: tuple[DType, ...]
     aligned: tuple[bool, ...]
+    whole: tuple[bool, ...]
     meta: tuple[tuple[str, object], ...]
 
 
@@ -207,16 +210,20 @@ class Signature:
 
     def specialization(self, values: Sequence[object], meta: Mapping[str, object]) -> Specialization:
         """The specialization for a call with these arguments, or with these types in place of arrays."""
-        dtypes, aligned, sizes = list[DType](), list[bool](), dict[str, tuple[int, str]]()
+        dtypes, aligned, whole = list[DType](), list[bool](), list[bool]()
+        sizes = dict[str, tuple[int, str]]()
         for (name, kind), value in zip(self.arguments.items(), values, strict=True):
             if isinstance(kind, DType):
                 dtypes.append(kind)
                 aligned.append(False)
+                whole.append(False)
                 continue
-            dtype, is_aligned = self._array(name, kind, value, sizes)
+            dtype, is_aligned, is_whole = self._array(name, kind, value, sizes)
             dtypes.append(dtype)
             aligned.append(is_aligned)
-        return Specialization(tuple(dtypes), tuple(aligned), tuple(self._meta(meta, sizes).items()))
+            whole.append(is_whole)
+        meta = self._meta(meta, sizes)
+        return Specialization(tuple(dtypes), tuple(aligned), tuple(whole), tuple(meta.items()))
 
     def add_sizes(self, name: str, shape: Sequence[int], sizes: dict[str, tuple[int, str]]) -> None:
         """Adds the sizes of an array to those of the arrays before it, each with the array that has it.
@@ -246,10 +253,12 @@ class Signature:
 
     def _array(
         self, name: str, kind: ArrayArgument, value: object, sizes: dict[str, tuple[int, str]]
-    ) -> tuple[DType, bool]:
-        """The element type of an array, and whether its rows are aligned; adds the sizes that it decides."""
+    ) -> tuple[DType, bool, bool]:
+        """An array's element type, whether its rows are aligned, and whether they are whole vectors. Adds
+        the sizes that it decides.
+        """
         if value is None or isinstance(value, (DType, str)):
-            return self._given_type(name, kind, value), True
+            return self._given_type(name, kind, value), True, False
         view = self.view(name, value)
         if view.dtype not in DTYPES:
             legal = kind.dtype or ", ".join(map(str, ELEMENTS))
@@ -271,7 +280,8 @@ class Signature:
                 f"shape {view.shape}"
             )
         self.add_sizes(name, view.shape, sizes)
-        return dtype, _is_aligned(view)
+        is_row_major = view.strides[-1] == 1 or view.shape[-1] <= 1
+        return dtype, _is_aligned(view), is_row_major and view.has_whole_rows(ALIGNMENT)
 
     def _given_type(self, name: str, kind: ArrayArgument, value: DType | str | None) -> DType:
         """The element type that stands for an array; None where it is that of the annotation."""

@@ -130,6 +130,7 @@ class Trace:
     removable: list[tuple[ir.Value, list[ir.OpView]]] = field(
         default_factory=list
     )  # operations a value alone needs
+    vector_layouts: dict[tuple[int, int], Layout] = field(default_factory=dict)  # by sizes and threads
     row_arrays: dict[str, ir.Value] = field(default_factory=dict)  # whose rows have a size, by its name
     loads: list[ir.Operation] = field(default_factory=list)  # of flat vectors, so far
     scratch: dict[object, ir.Value] = field(default_factory=dict)  # shared memory of reductions across warps

@@ -13,20 +13,24 @@ from weft.language.messages.mistakes import mistake
 from weft.language.values.bounds import inside, may_begin_before
 from weft.language.values.buffers import Buffer
 from weft.language.values.coordinates import of_lanes
+from weft.language.values.dtypes import DType
 from weft.language.values.foreign import Foreign
 from weft.language.values.fragments import Fragment
 from weft.language.values.matrices import Place
 from weft.language.values.scalars import Scalar, as_scalar
 from weft.layout import Layout
 from weft.mlir import arith, ir, llvm, vector
+from weft.passes.analysis.factors import factor
 from weft.passes.builders import addresses, emit, registers, thread_ids
 
 _CONVERSIONS = "arith.", "vector.bitcast", "tile.from_lane", "tile.to_lane"
 _RUNS = (8, 4)  # elements of a thread that follow each other
 
 
-def layout_of(count: int) -> Layout:
-    """The layout of a vector of so many elements: a thread has eight, or four, that follow each other."""
+def layout_of(count: int, dtype: DType) -> Layout:
+    """The layout of vectors of so many elements, if the first one has this type: a thread has eight, or four,
+    that follow each other, and of 64 bits two.
+    """
     threads = _threads()
     step = threads * _RUNS[-1]
     if isinstance(count, bool) or count < 1 or count % step:
@@ -35,7 +39,7 @@ def layout_of(count: int) -> Layout:
             f"{_nearest(count, step)}, as loads and stores leave out what is outside of an array; w.load_row "
             "and w.load_column load vectors for tiles"
         )
-    run = next(each for each in _RUNS if count % (threads * each) == 0)
+    run = 2 if dtype.bits == 64 else next(each for each in _RUNS if count % (threads * each) == 0)
     steps, warps = count // (threads * run), threads // LANES
     return Layout.parse(f"S[({steps},{warps},{LANES},{run}):({run},1@warpid,1@laneid,1)]")
 
@@ -78,7 +82,9 @@ def shape_complaint(shape: object) -> str:
 
 def load(source: Place, count: int, like: Fragment | None, outside: object) -> Fragment:
     """Loads elements along the last dimension of an array, from one on."""
-    layout = layout_of(count) if like is None else like.layout
+    layout, layouts = None if like is None else like.layout, trace.current().vector_layouts
+    if layout is None:
+        layout = layouts.setdefault((count, _threads()), layout_of(count, source.dtype))
     # One number for all loads of such rows; with that of stores, comparisons would stay in registers.
     first = trace.current().row_arrays.setdefault(source.matrix.sizes[-1], source.matrix.value)
     elements = _Vector(source, count, layout, first)
@@ -140,6 +146,8 @@ class _Vector:
         self._address = self._at(self.first)
         self.run = registers.run(layout, (count,))
         self.width = min(self.run, registers.MOST_BYTES // self.bytes) if self.run in (2, *_RUNS) else 1
+        self.is_whole = matrix.whole and factor(self.start) % self.width == 0
+        """Whether each run is known to be aligned, and inside of the row or outside."""
 
     def either(
         self, kinds: list[ir.Type], runs: Callable[[], list[ir.Value]], single: Callable[[], list[ir.Value]]
@@ -149,6 +157,8 @@ class _Vector:
         """
         if self.width == 1:
             return single()
+        if self.is_whole:
+            return runs()
         address = arith.trunci(emit.i32(), llvm.ptrtoint(_i64(), self._at(self.start)))
         left = emit.sub(self.limit, self.start)
         aligned = emit.equal(emit.bit_and(address, self.width * self.bytes - 1), 0)

@@ -98,7 +98,8 @@ def load(
 
     A `shape` that is one number loads a flat vector: so many elements along the array's last dimension, which
     the threads of the warpgroup share, or in a kernel without roles, all threads of the CTA. It is a multiple
-    of four times their number. A thread has eight elements, or four, that follow each other.
+    of four times their number. A thread has eight elements, or four, that follow each other; or two, if the
+    first vector of this size has 64 bits.
 
     An index may also be a fragment of i32: `w.load(x[rows, column], (64, 32))` loads a part of each row of a
     vector of 64 row numbers, and `w.load(table[t])` an element for each one of `t`. Elements outside are 0.

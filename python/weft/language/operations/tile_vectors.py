@@ -58,7 +58,7 @@ def _along(place: Place) -> ir.Value:
 def _free(place: Place, count: int, axis: int) -> Fragment:
     """A vector of an array that has no layout yet."""
     kind = ir.RankedTensorType.get([count], place.dtype.type)
-    bytes_ = registers.MOST_BYTES if place.matrix.aligned else 0
+    bytes_ = registers.MOST_BYTES if place.matrix.aligned or place.matrix.whole else 0
     return Fragment(tile.load_row(_along(place), place.indices[-1].value, kind, vector_bytes=bytes_), axis)
 
 

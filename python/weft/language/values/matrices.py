@@ -37,6 +37,8 @@ class Matrix(Fixed, Foreign):
     sizes: tuple[str, ...]
     known: tuple[int | None, ...]  # sizes that are known when the kernel is compiled
     aligned: bool
+    whole: bool
+    """Whether its rows begin at multiples of 16 bytes, and are such multiples."""
     writes: bool
 
     @property
