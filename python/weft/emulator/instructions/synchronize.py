@@ -172,7 +172,6 @@ def fence(op: Op) -> Step:
 
 
 def _order(op: Op, order: str, scope: str) -> Step:
-    op.code.levels.add(op.code.scopes[scope])
     return _fence(op, f"{order}.{scope}")
 
 
@@ -188,6 +187,8 @@ def _proxy(op: Op) -> str:
 
 def _fence(op: Op, kind: str) -> Step:
     """Memory operations take effect in order here, so a fence only notifies observers."""
+    if (scope := kind.rpartition(".")[2]) in op.code.scopes:
+        op.code.levels.add(op.code.scopes[scope])
     if kind.startswith("proxy.tensormap") and op.operands:
         op.count(2)
     else:
