@@ -148,6 +148,39 @@ def test_few_more_instructions_than_the_kernel_of_matmul():
     assert counts[0] <= 1.1 * counts[1], counts
 
 
+@w.kernel(
+    grid=lambda a, b: (2 * w.ceil_div(a.rows, 256), w.ceil_div(b.rows, 64)),
+    cluster=2,
+    pairs=True,
+    arch="sm_100a",
+)
+def launched(a: w.In["m k", w.f16], b: w.In["n k", w.f16], d: w.Out["m n", w.f32]):
+    queue, ring = w.tile_queue(), w.ring(3, a=(128, 64, a.dtype), b=(32, 64, b.dtype))
+    sums, half = w.ring(2, memory="tensor", d=(128, 64, w.f32)), w.cluster_rank() * 32
+    with w.role():
+        with w.one_thread():
+            for x, y in queue:
+                for k in w.range(0, a.columns, 64):
+                    ring.fill(a=a[x * 128, k], b=b[y * 64 + half, k])
+        with w.one_thread(warp=1, pair=True):
+            for _ in queue:
+                with sums.write() as tile:
+                    for k in w.range(0, a.columns, 64):
+                        with ring.take() as stage:
+                            w.gemm(stage.a, stage.b.T, tile.d, accumulate=k > 0)
+    with w.role():
+        for x, y in queue:
+            with sums.take() as tile:
+                w.store(w.load(tile.d), d[x * 128, y * 64])
+
+
+def test_pairs_take_tiles_of_pairs_that_have_not_started():
+    a, b = (np.random.default_rng(0).standard_normal((rows, 136)).astype(np.float16) for rows in (700, 300))
+    d = np.zeros((700, 300), np.float32)
+    assert not launched.emulate(a, b, d).findings
+    assert np.allclose(d, a.astype(float) @ b.astype(float).T, atol=1e-3)
+
+
 MISTAKES = r"""
 # a product of a pair is started by its leader: write it in 'with w.one_thread\(pair=True\):'
 ring, sums = w.ring(2, a=(128, 64, w.bf16)), w.tensor_memory(128, 128, w.f32)

@@ -92,6 +92,48 @@ def test_kernels_that_are_not_persistent():
         wrong.compile(what="", persists=False)
 
 
+def test_a_persistent_kernel_needs_a_counter():
+    @w.kernel(grid=4, persistent=1)
+    def kernel(y: w.Out["n", w.f32]):
+        w.tile_queue()
+
+    with pytest.raises(
+        weft.WeftError, match=r"needs a counter, w.tile_queue\(count\[0\]\): pass one, or leave"
+    ):
+        kernel.compile(arch="sm_100a")
+
+
+@w.kernel(
+    grid=lambda x, M, N, ctas: (x.size("b") * ctas, x.rows // M, x.columns // N), cluster=lambda ctas: ctas
+)
+def launched(
+    x: w.In["b m n", w.f32], y: w.Out["b m n", w.f32], times: w.Out["tiles", w.i32], *, M, N, ctas=1
+):
+    """Doubles tiles, of which each CTA of a cluster has some rows, and counts how often each is computed."""
+    queue, ring = w.tile_queue(), w.ring(2, x=(M // ctas, N, x.dtype))
+    with w.role(), w.one_thread():
+        for b, m, n in queue:
+            rows = m * M + b % ctas * (M // ctas)
+            ring.fill(x=x[b // ctas, rows, n * N])
+    with w.role():
+        for b, m, n in queue:
+            rows = m * M + b % ctas * (M // ctas)
+            with ring.take() as stage:
+                w.store(w.load(stage.x) * 2.0, y[b // ctas, rows, n * N])
+            if w.thread() == 0:
+                w.atomic_add(times[(n * w.ceil_div(x.rows, M) + m) * x.size("b") * ctas + b], 1)
+
+
+@pytest.mark.parametrize("arch, ctas", [("sm_100a", 1), ("sm_100a", 2), ("sm_120a", 2), ("sm_90a", 1)])
+def test_tiles_of_clusters_that_have_not_started(arch, ctas):
+    x = np.random.default_rng(0).standard_normal((3, 256, 96)).astype(np.float32)
+    y, times = np.zeros_like(x), np.zeros(3 * 2 * 3 * ctas, np.int32)
+    report = launched.emulate(x, y, times, M=128, N=32, ctas=ctas, arch=arch)
+    assert not report.findings, report.findings[0]
+    assert np.array_equal(y, 2 * x) and np.all(times == 1)
+    assert ("try_cancel" in launched.compile(M=128, N=32, ctas=ctas, arch=arch).ptx) == (arch != "sm_90a")
+
+
 def test_ctas_of_a_persistent_kernel_loop_over_their_tiles():
     @w.kernel(grid=lambda y: y.rows, persistent=1, threads=32)
     def kernel(y: w.Out["n", w.f32], *, by_number=False):

@@ -116,6 +116,7 @@ class Trace:
     roles: list[Role] = field(default_factory=list)
     one_thread: bool = False
     leads: bool = False  # whether the one thread is that of a pair
+    beside_leader: list[Callable[[], None]] = field(default_factory=list)  # built for the other CTA of a pair
     single: Single | None = None  # the block of `one_thread`, on chips without TMA
     warp: int = 0  # of the one thread, where one runs or all start copies by TMA
     multiplier: Any = None  # how tiles are multiplied

@@ -35,6 +35,11 @@ def elected_block(warp: int, pair: bool) -> Iterator[None]:
         elected = ir.InsertionPoint.current.block.owner
         yield
         after = current.positions()
+    if current.beside_leader:
+        with emit.when(emit.negate(thread_ids.leads_pair())), thread_ids.one_thread(warp):
+            for build in current.beside_leader:
+                build()
+        current.beside_leader = []
     changed = [n for n, (old, new) in enumerate(zip(before, after, strict=True)) if old != new]
     if not changed:
         return
