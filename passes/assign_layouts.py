@@ -188,11 +188,7 @@ def _arguments(op: ir.OpView) -> list[ir.Value]:
 def _check(op: ir.OpView) -> None:
     """Raises WeftError for tiles that other passes must have given layouts."""
     if isinstance(op, GemmOp):
-        raise refuse(
-            op,
-            "expects tiles with layouts: --pipeline-loops decides on them where the product is in the "
-            "kernel's only loop with products, without roles, and all else loads, stores or is by element",
-        )
+        raise refuse(op, "expects tiles with layouts: run --pipeline-loops first")
 
 
 def _describe(op: ir.OpView, class_of: Callable[[ir.Value], _Class]) -> None:

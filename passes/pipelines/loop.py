@@ -1,6 +1,6 @@
 """A plain loop with products, and whether it can be pipelined."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from math import prod
 from typing import Any
@@ -9,6 +9,7 @@ from weft import mlir
 from weft.dialects import launch_contract as contract
 from weft.dialects import tile
 from weft.dialects.element_types import PTX_INPUTS
+from weft.dialects.op import Related, refuse
 from weft.dialects.schedule import SWIZZLES
 from weft.dialects.tile import (
     BroadcastOp,
@@ -21,7 +22,8 @@ from weft.dialects.tile import (
 )
 from weft.dialects.tile_copies import BOTH, ZERO
 from weft.dialects.tile_types import is_memref
-from weft.isa.chips import CHIPS
+from weft.isa.async_copy import CP_ASYNC
+from weft.isa.chips import CHIPS, describe
 from weft.isa.tensor_map import ROW_BYTES
 from weft.mlir import arith, ir, memref, operations, scf
 from weft.passes.assign_layouts import same_layout
@@ -58,17 +60,23 @@ class Load:
         self.bytes = prod(self.shape) * self.element.width // 8
         self.edges = [ZERO if _is_natural(each) else BOTH for each in (op.row, op.column)]
 
-    def may_stage(self, aligned: Sequence[ir.Value]) -> bool:
-        """Whether tiles can be copied by vectors from one of the `aligned` matrices, and only products read
-        them.
-        """
-        return (
-            is_free(self.op.fragment)
-            and self.matrix in aligned
-            and self.shape[1] * self.element.width % (8 * min(SWIZZLES)) == 0
-            and all(isinstance(each.owner.opview, GemmOp) for each in self.op.fragment.uses)
-            and all(each.operand_number == self.number for each in self.op.fragment.uses)
-        )
+    def complaints(self, aligned: Sequence[ir.Value]) -> Iterator[tuple[ir.OpView, str]]:
+        """What keeps tiles from being copied by vectors from one of the `aligned` matrices."""
+        if not is_free(self.op.fragment):
+            yield self.op, "loads a tile with a layout, and products of loaded tiles decide on theirs"
+        if self.matrix not in aligned:
+            yield self.op, f"must load from an array with rows at multiples of {ROW_BYTES} bytes"
+        unit = 8 * min(SWIZZLES) // self.element.width
+        if self.shape[1] % unit:
+            nearest = -(-self.shape[1] // unit) * unit
+            yield (
+                self.op,
+                f"loads {self.shape[1]} columns of an array, which must be a multiple of {unit}: {nearest}",
+            )
+        for each in self.op.fragment.uses:
+            if not isinstance(each.owner.opview, GemmOp) or each.operand_number != self.number:
+                what = "reads a tile that a product reads from shared memory: load it a second time"
+                yield each.owner.opview, what
 
     def stage(self, number: ir.Value) -> ir.Value:
         """The tile in a stage."""
@@ -99,29 +107,61 @@ class Loop:
         self.of_rows = _vectors_of_rows(mlir.within(kernel))
 
     @staticmethod
-    def of(kernel: Any) -> "Loop | None":
-        """The loop of a kernel; None where no chip could pipeline it."""
-        products = operations(kernel, GemmOp)
-        op = products[0].operation.parent.opview if products else None
+    def of(kernel: Any, products: list[GemmOp]) -> "Loop":
+        """The loop of a kernel with these products of tiles without layouts. Raises WeftError for one that
+        can't be pipelined.
+        """
+        op = products[0].operation.parent.opview
         if not isinstance(op, scf.ForOp):
-            return None
-        loop, arguments = Loop(kernel, op, products), list(kernel.body.blocks[0].arguments)
-        bytes_ = contract.ALIGNED.of(kernel) or [ROW_BYTES] * len(arguments)
+            raise refuse(products[0], "multiplies loaded tiles, which must be in a loop: w.range(0, K, …)")
+        loop = Loop(kernel, op, products)
+        for wrong, what in loop._complaints():
+            note = "the product of loaded tiles, which --pipeline-loops divides"
+            raise refuse(wrong, Related(what, products[0], note))
+        return loop
+
+    def _complaints(self) -> Iterator[tuple[ir.OpView, str]]:
+        """What keeps the loop from being pipelined, and why."""
+        op = self.op
+        if self.chip not in CP_ASYNC.chips():
+            chip = self.chip or "a gpu.module without a target"
+            yield self.products[0], f"needs cp.async, {describe(CP_ASYNC.chips())}, got {chip}"
+        for each in (op, self.holder):
+            if each.induction_variable.type != emit.i32():
+                yield each, "must count in i32, as its tiles' coordinates do"
+        if self.holder.operation.parent != self.kernel.operation or (self.around and self.around.results):
+            yield (
+                op,
+                "has products of loaded tiles, but is neither in the kernel itself nor in a loop over tiles",
+            )
+        for each in self.products:
+            if each.operation.parent != op.operation:
+                yield each, "multiplies loaded tiles outside of the kernel's first loop that does"
+            if each.b not in self.loads:
+                yield (
+                    each,
+                    "multiplies by a tile that the loop doesn't load from an array: only A may be computed",
+                )
+            if each.attribute("alpha") != 1.0:
+                yield each, f"must have alpha 1.0, got {each.attribute('alpha')}"
+        arguments = list(self.kernel.body.blocks[0].arguments)
+        bytes_ = contract.ALIGNED.of(self.kernel) or [ROW_BYTES] * len(arguments)
         aligned = [each for each, known in zip(arguments, bytes_, strict=True) if known % ROW_BYTES == 0]
-        fits = (
-            all(each.induction_variable.type == emit.i32() for each in (op, loop.holder))
-            and loop.holder.operation.parent == kernel.operation
-            and not (loop.around and loop.around.results)
-            and all(each.operation.parent == op.operation and each.b in loop.loads for each in products)
-            and all(each.attribute("alpha") == 1.0 for each in products)
-            and all(each.may_stage(aligned) for each in loop.loads.values())
-            and not loop.needed & set(op.inner_iter_args)
-            and not any(list(each.regions) for each in (*loop.coordinates, *loop.before))
-            and all(map(loop._may_divide, mlir.within(kernel)))
-            and loop.chip != ""
-            and loop.stages > 1
-        )
-        return loop if fits else None
+        for load in self.loads.values():
+            yield from load.complaints(aligned)
+        if self.needed & set(op.inner_iter_args):
+            yield (
+                op,
+                "carries a value by which it computes where tiles are: compute that from the loop's number",
+            )
+        if any(list(each.regions) for each in (*self.coordinates, *self.before)):
+            yield op, "computes where tiles are by branches or loops"
+        for each in mlir.within(self.kernel):
+            if not self._may_divide(each):
+                yield each.opview, "can't be divided among the warps of a product of loaded tiles"
+        if self.stages < 2:
+            text = f"loads {self.bytes} bytes in an iteration, and {self.room} of shared memory must hold two"
+            yield op, f"{text}: use smaller tiles"
 
     @property
     def holder(self) -> Any:

@@ -5,10 +5,10 @@ from typing import Any
 
 from weft.dialects import tile
 from weft.dialects.tile import GemmOp
-from weft.isa.async_copy import CP_ASYNC
 from weft.isa.chips import LANES, WARPGROUP, WARPS
 from weft.isa.mma import SYNC, Sync
 from weft.isa.tensor_map import ROW_BYTES
+from weft.isa.wgmma import M as WGMMA_ROWS
 from weft.mlir import gpu, ir, nvvm, vector
 from weft.passes.builders import emit, registers
 from weft.passes.kernels.fragments import load_atoms, of_atoms
@@ -31,7 +31,7 @@ class ByWarps(Pipeline):
         """
         m, n, _ = loop.products[0].mnk
         a, b, d, k = types_of(loop.products[0])
-        if SYNC.judge(Sync(f"m16n8k{k}", a, b, d, d), loop.chip) or loop.chip not in CP_ASYNC.chips():
+        if SYNC.judge(Sync(f"m16n8k{k}", a, b, d, d), loop.chip):
             return None
         alike = all(types_of(each) == (a, b, d, k) and each.mnk[2] % k == 0 for each in loop.products)
         loaded = all(each.a in loop.loads for each in loop.products)
@@ -49,6 +49,19 @@ class ByWarps(Pipeline):
         ]
         least = min(legal, key=lambda each: m // each[0] + n // each[1], default=None)
         return least and (*least, count // WARPS)
+
+    @staticmethod
+    def complaint(loop: Loop) -> str:
+        """Why no instruction multiplies the tiles of a loop."""
+        m, n, depth = loop.products[0].mnk
+        a, b, d, k = types_of(loop.products[0])
+        if refused := SYNC.judge(Sync(f"m16n8k{k}", a, b, d, d), loop.chip):
+            return f"has no mma.sync on {loop.chip}: {refused}"
+        if depth % k:
+            return f"has a K of {depth}, which must be a multiple of {k}: {-(-depth // k) * k}"
+        nearest = f"{-(-m // WGMMA_ROWS) * WGMMA_ROWS} x {-(-n // LANES) * LANES}"
+        text = f"has sums of {m} x {n}, which warps can't divide together with all other tiles"
+        return f"{text}; nearest legal, if all have as many rows: {nearest}"
 
     def write(self) -> None:
         """Divides all tiles among the warps, which copy `ahead` iterations before they multiply."""

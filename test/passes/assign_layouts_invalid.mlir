@@ -23,7 +23,7 @@ gpu.module @m {
 gpu.module @m {
   gpu.func @product(%x: memref<?x?xf16>, %y: memref<?x?xf32>, %i: i32) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
     %0 = "tile.load"(%x, %i, %i) : (memref<?x?xf16>, i32, i32) -> tensor<64x64xf16>
-    // expected-error @below {{'tile.gemm' op expects tiles with layouts: --pipeline-loops decides on them}}
+    // expected-error @below {{'tile.gemm' op expects tiles with layouts: run --pipeline-loops first}}
     %1 = "tile.gemm"(%0, %0) : (tensor<64x64xf16>, tensor<64x64xf16>) -> tensor<64x64xf32>
     "tile.store"(%1, %y, %i, %i) : (tensor<64x64xf32>, memref<?x?xf32>, i32, i32) -> ()
     gpu.return

@@ -135,62 +135,6 @@ gpu.module @m [#nvvm.target<chip = "sm_90a">] {
     "tile.store"(%s, %d, %c0, %c0) : (tensor<64x64xf32>, memref<?x?xf32>, i32, i32) -> ()
     gpu.return
   }
-
-  // A kernel for arrays of any alignment, one that uses a thread's number, and one whose loop carries a coordinate stay as they are.
-  // CHECK-LABEL: gpu.func @unaligned
-  // CHECK-SAME: array<i32: 128, 1, 1>
-  // CHECK: "tile.gemm"
-  gpu.func @unaligned(%a: memref<?x?xbf16>, %d: memref<?x?xf32>, %n: i32) kernel
-      attributes {known_block_size = array<i32: 128, 1, 1>, weft.aligned = array<i32: 2, 1, 1>} {
-    %c0 = arith.constant 0 : i32
-    %c64 = arith.constant 64 : i32
-    %zero = arith.constant dense<0.0> : tensor<64x64xf32>
-    %s = scf.for %k = %c0 to %n step %c64 iter_args(%acc = %zero) -> (tensor<64x64xf32>) : i32 {
-      %x = "tile.load"(%a, %c0, %k) : (memref<?x?xbf16>, i32, i32) -> tensor<64x64xbf16>
-      %y = "tile.load"(%a, %k, %c0) : (memref<?x?xbf16>, i32, i32) -> tensor<64x64xbf16>
-      %t = "tile.gemm"(%x, %y, %acc) {beta = 1.0 : f32} : (tensor<64x64xbf16>, tensor<64x64xbf16>, tensor<64x64xf32>) -> tensor<64x64xf32>
-      scf.yield %t : tensor<64x64xf32>
-    }
-    "tile.store"(%s, %d, %c0, %c0) : (tensor<64x64xf32>, memref<?x?xf32>, i32, i32) -> ()
-    gpu.return
-  }
-  // CHECK-LABEL: gpu.func @thread
-  // CHECK-SAME: array<i32: 128, 1, 1>
-  // CHECK: "tile.gemm"
-  gpu.func @thread(%a: memref<?x?xbf16>, %d: memref<?x?xf32>, %n: i32) kernel
-      attributes {known_block_size = array<i32: 128, 1, 1>} {
-    %c0 = arith.constant 0 : i32
-    %c64 = arith.constant 64 : i32
-    %thread = gpu.thread_id x
-    %row = arith.index_cast %thread : index to i32
-    %zero = arith.constant dense<0.0> : tensor<64x64xf32>
-    %s = scf.for %k = %c0 to %n step %c64 iter_args(%acc = %zero) -> (tensor<64x64xf32>) : i32 {
-      %x = "tile.load"(%a, %row, %k) : (memref<?x?xbf16>, i32, i32) -> tensor<64x64xbf16>
-      %y = "tile.load"(%a, %k, %c0) : (memref<?x?xbf16>, i32, i32) -> tensor<64x64xbf16>
-      %t = "tile.gemm"(%x, %y, %acc) {beta = 1.0 : f32} : (tensor<64x64xbf16>, tensor<64x64xbf16>, tensor<64x64xf32>) -> tensor<64x64xf32>
-      scf.yield %t : tensor<64x64xf32>
-    }
-    "tile.store"(%s, %d, %c0, %c0) : (tensor<64x64xf32>, memref<?x?xf32>, i32, i32) -> ()
-    gpu.return
-  }
-  // CHECK-LABEL: gpu.func @carried
-  // CHECK-SAME: array<i32: 128, 1, 1>
-  // CHECK: "tile.gemm"
-  gpu.func @carried(%a: memref<?x?xbf16>, %d: memref<?x?xf32>, %n: i32) kernel
-      attributes {known_block_size = array<i32: 128, 1, 1>} {
-    %c0 = arith.constant 0 : i32
-    %c64 = arith.constant 64 : i32
-    %zero = arith.constant dense<0.0> : tensor<64x64xf32>
-    %s:2 = scf.for %k = %c0 to %n step %c64 iter_args(%acc = %zero, %at = %c0) -> (tensor<64x64xf32>, i32) : i32 {
-      %x = "tile.load"(%a, %at, %k) : (memref<?x?xbf16>, i32, i32) -> tensor<64x64xbf16>
-      %y = "tile.load"(%a, %k, %c0) : (memref<?x?xbf16>, i32, i32) -> tensor<64x64xbf16>
-      %t = "tile.gemm"(%x, %y, %acc) {beta = 1.0 : f32} : (tensor<64x64xbf16>, tensor<64x64xbf16>, tensor<64x64xf32>) -> tensor<64x64xf32>
-      %next = arith.muli %at, %c64 : i32
-      scf.yield %t, %next : tensor<64x64xf32>, i32
-    }
-    "tile.store"(%s#0, %d, %c0, %c0) : (tensor<64x64xf32>, memref<?x?xf32>, i32, i32) -> ()
-    gpu.return
-  }
 }
 
 // -----

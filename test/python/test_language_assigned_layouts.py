@@ -319,7 +319,7 @@ w.gemm(w.load(x[0, 0], (64, 32)), w.load(x[0, 0], (32, 64)), w.zeros((64, 32)))
 # a has 32 columns and b has 64 rows, which must be equal
 w.gemm(w.load(x[0, 0], (64, 32)), w.load(x[0, 0], (64, 64)))
 
-# 'tile.gemm' op expects tiles with layouts: --pipeline-loops decides on them where the product is in the
+# 'tile.gemm' op multiplies loaded tiles, which must be in a loop: w\.range\(0, K, …\)
 with w.role():
     s = w.gemm(w.load(x[0, 0], (64, 32)), w.load(x[0, 0], (32, 64)))  # here
     w.store(s, y[0, 0])
