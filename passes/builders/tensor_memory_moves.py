@@ -29,6 +29,8 @@ from weft.passes.registry import remarks
 Table = npt.NDArray[np.int64]
 
 _LANE, _COLUMN = AXES.index("TLane"), AXES.index("TCol")
+_AT_ONCE = 64
+"""The most registers of one instruction. ptxas refuses 128 in a kernel of 512 threads, which have as many."""
 _PACKABLE = 16  # the bits of elements that one register can take from two columns
 
 
@@ -216,7 +218,8 @@ def _move(
     from those that are `free`.
     """
     form, cells = _form_cells(shape, num, words.packed), words.cells[0]
-    if form is None or form.shape[1] > len(free):
+    step = 2 if words.packed else 1
+    if form is None or form.shape[1] > min(len(free), _AT_ONCE * step):
         return None
     at = [(first[0] + int(row), first[1] + int(column)) for row, column, _ in form[0]]
     if any(cell not in free for cell in at):
@@ -227,7 +230,6 @@ def _move(
     target[..., 1] += form[..., 2] * offset
     if offset < 0 or (cells[:, units] != target).any():
         return None
-    step = 2 if words.packed else 1
     pairs = zip(units[::2], units[1::2], strict=True) if words.packed else ()
     if any(low % 2 or high != low + 1 for low, high in pairs):
         return None  # halves of two registers
@@ -322,6 +324,8 @@ def _path(chosen: Plan, instruction: str) -> remarks.Path:
         reason = f"moves {per * wider} registers, the fragment has {registers}"
         if per * wider <= registers:
             reason = "needs more columns that follow each other"
+            if per * wider > _AT_ONCE:
+                reason = f"has more than {_AT_ONCE} registers"
         notes.insert(0, f"{shape}.x{wider} {reason}")
     listed = " and ".join(f"{count} x {name}" for name, count in taken.items())
     return listed, [f"tcgen05.{instruction}.{note}" for note in notes]

@@ -135,6 +135,12 @@ def test_fragments_come_back_by_the_widest_instructions(buffer, fragment, rows, 
     assert there_and_back(buffer, fragment, rows, 64, part, element) == moves
 
 
+def test_an_instruction_moves_at_most_64_registers():
+    """A thread of a CTA with 512 threads has 128: ptxas refuses one that moves as many."""
+    rows = "S[(128,128):(1@TLane,1@TCol)]"
+    assert there_and_back(rows, OF_ROWS(128), 128, 128, 128, "f32") == {"32x32b.x64"}
+
+
 def test_a_part_takes_several_instructions_where_no_single_one_has_its_width():
     buffer, fragment = "S[(128,48):(1@TLane,1@TCol)]", OF_ROWS(24)
     assert there_and_back(buffer, fragment, 128, 48, 24) == {"32x32b.x16", "32x32b.x8"}
