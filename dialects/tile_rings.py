@@ -77,8 +77,9 @@ class MakeRingOp(Op, dialect=Tile, name="make_ring", traits=[allocates("ring")])
       to the leader, which alone waits with `tile.acquire`.
 
     The ring orders all accesses of its agents: writes of threads are visible to TMA and MMAs that read the
-    stage, and with "mma" at either end every wait and arrival has its `tcgen05.fence`. Before `tile.release`
-    or `tile.commit`, a thread must wait for its own `tcgen05.ld` and `tcgen05.st` (`tcgen05.wait`).
+    stage, by a proxy fence unless the stages are in `tensor_memory`, and with "mma" at either end every wait
+    and arrival has its `tcgen05.fence`. Before `tile.release` or `tile.commit`, a thread must wait for its
+    own `tcgen05.ld` and `tcgen05.st` (`tcgen05.wait`).
     """
 
     consumers: ir.IntegerAttr
@@ -89,6 +90,7 @@ class MakeRingOp(Op, dialect=Tile, name="make_ring", traits=[allocates("ring")])
         "emptied_by": WARPGROUPS,
         "lanes_read": True,
         "cta_group": 1,
+        "tensor_memory": False,
     }
 
     @staticmethod

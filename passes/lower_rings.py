@@ -56,6 +56,8 @@ class Barriers:
     """The address of the answers of launch control, one for each stage."""
     fences_lanes: bool = False
     """Whether lanes must fence their loads and stores of a stage before TMA fills it again."""
+    fences_writes: bool = True
+    """Whether threads must fence what they wrote to a stage before others read it by the async proxy."""
 
     def full(self, stage: ir.Value | int) -> ir.Value:
         """The address of a stage's barrier for full."""
@@ -125,7 +127,9 @@ def _make(op: MakeRingOp) -> Barriers:
     if op.filler == CLC:  # others write these
         kind = BufferType.of((stages, 4), emit.i32(), f"S[({stages},4):(4,1)]")
         answers = tile.address(tile.alloc(kind))
-    barriers = Barriers(base, stages, op.filler, op.emptier, op.cta_group, cluster, sleeps, answers, fenced)
+    writes = op.filler != MMA and sleeps and not op.attribute("tensor_memory")
+    agents = op.filler, op.emptier
+    barriers = Barriers(base, stages, *agents, op.cta_group, cluster, sleeps, answers, fenced, writes)
     fillers = barriers.arrivals(op.filler, op.attribute("producers"))
     emptiers = barriers.arrivals(op.emptier, op.consumers.value)
     if emptiers > mbarriers.MOST_ARRIVALS:
@@ -204,7 +208,7 @@ def _commit(op: CommitOp, ring: Barriers) -> list[ir.Value]:
     if op.attribute("copies"):
         nvvm.CpAsyncMBarrierArriveOp(ring.full(op.stage), noinc=True)
         return []
-    if ring.filler != MMA and ring.sleeps:
+    if ring.fences_writes:
         # Who reads the stage may do so through the async proxy.
         _fence_proxies()
     _arrive(op, ring, ring.filler, lambda: ring.full(op.stage))

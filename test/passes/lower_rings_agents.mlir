@@ -46,6 +46,18 @@ gpu.module @m [#nvvm.target<chip = "sm_100a">] {
     gpu.return
   }
 
+  // Tensor memory has no proxies: fences of tcgen05 order what warps have written before MMAs that read it.
+  // CHECK-LABEL: gpu.func @commit_to_tensor_memory
+  gpu.func @commit_to_tensor_memory(%stage: i32) kernel attributes {known_block_size = array<i32: 64, 1, 1>} {
+    %r = "tile.make_ring"() {filled_by = "warps", producers = 2, emptied_by = "mma", consumers = 1, tensor_memory = true} : () -> !tile.ring<3>
+    // CHECK: nvvm.fence.mbarrier.init
+    // CHECK-NOT: nvvm.fence.proxy
+    // CHECK: "tcgen05.fence"() {kind = "before_thread_sync"}
+    // CHECK: nvvm.mbarrier.arrive
+    "tile.commit"(%r, %stage) : (!tile.ring<3>, i32) -> ()
+    gpu.return
+  }
+
   // TMA may fill a stage before loads of it have delivered: each lane fences what it has read, once where nothing is
   // read in between. Products have finished with what they read.
   // CHECK-LABEL: gpu.func @fenced_reads

@@ -38,7 +38,7 @@ class TensorRing(Ring):
         return {name: allocated(*kind, self.stages, below[name]) for name, kind in self.kinds.items()}
 
     def _agents(self) -> dict[str, Any]:
-        return {"filled_by": "mma", "emptied_by": "warps"}
+        return {"filled_by": "mma", "emptied_by": "warps", "tensor_memory": True}
 
     def _copied_by(self, done: str) -> NoReturn:
         raise mistake(
