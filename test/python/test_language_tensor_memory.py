@@ -1,5 +1,8 @@
 """Tensor memory in the program's hands: tiles, products that one thread starts, and rings between roles."""
 
+import pathlib
+import runpy
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -7,8 +10,11 @@ from language_mistakes import cases, refused
 
 import weft
 import weft.language as w
+from weft.reference import attention as reference
 
 BF16 = ml_dtypes.bfloat16
+EXAMPLES = pathlib.Path(__file__).parents[2] / "examples"
+ATTENTION = runpy.run_path(str(EXAMPLES / "language_attention_sm100.py"))["attention"]
 
 
 def random(*shape, dtype=BF16):
@@ -217,6 +223,28 @@ def test_a_warp_may_load_and_store_in_a_branch_that_all_of_its_lanes_take():
     assert np.array_equal(y, x / 2.0 ** (np.arange(128) // 32)[:, None])
     with pytest.raises(weft.WeftError, match="expects all 32 lanes of the warp to reach it together"):
         halved.emulate(x, y, vote=False)
+
+
+@pytest.mark.parametrize(
+    "queries, keys, causal",
+    [
+        (130, 300, True),
+        (1, 5, False),
+        pytest.param(300, 130, True, marks=pytest.mark.slow),
+        pytest.param(257, 256, False, marks=pytest.mark.slow),
+    ],
+)
+def test_attention_of_separate_roles(queries, keys, causal):
+    q, k, v = (random(2, rows, 128) * BF16(scale) for rows, scale in ((queries, 3), (keys, 1), (keys, 1)))
+    o = np.zeros_like(q)
+    assert not ATTENTION.emulate(q, k, v, o, 128**-0.5, causal=causal).findings
+    wanted = reference.attention(q, k, v, scale=128**-0.5, causal=causal).out
+    assert np.allclose(o.astype(float), wanted, atol=2**-6)
+
+
+def test_attention_of_separate_roles_keeps_its_tiles_in_registers():
+    kernel = ATTENTION.compile("bf16", "bf16", "bf16", "bf16", D=128)
+    assert kernel.resources.spill_stores < 32  # of the thread that starts products
 
 
 MISTAKES = """
