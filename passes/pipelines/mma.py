@@ -21,6 +21,13 @@ _STEP_FROM_SUMS = 16
 """The K of the instruction whose A is as sums are: that of elements of 16 bits."""
 
 
+def _form(loop: Loop) -> Sync:
+    """The instruction that multiplies. Before sm_90, that of f64 has 8 rows."""
+    a, b, d, k = types_of(loop.products[0])
+    forms = [Sync(f"m{rows}n8k{k}", a, b, d, d) for rows in (16, 8)]
+    return next((form for form in forms if SYNC.judge(form, loop.chip) is None), forms[0])
+
+
 class ByWarps(Pipeline):
     """All warps multiply by `mma.sync`, and fill the stages by `cp.async`."""
 
@@ -31,7 +38,7 @@ class ByWarps(Pipeline):
         """
         m, n, _ = loop.products[0].mnk
         a, b, d, k = types_of(loop.products[0])
-        if SYNC.judge(Sync(f"m16n8k{k}", a, b, d, d), loop.chip):
+        if SYNC.judge(_form(loop), loop.chip):
             return None
         alike = all(types_of(each) == (a, b, d, k) and each.mnk[2] % k == 0 for each in loop.products)
         loaded = all(each.a in loop.loads for each in loop.products)
@@ -54,8 +61,8 @@ class ByWarps(Pipeline):
     def complaint(loop: Loop) -> str:
         """Why no instruction multiplies the tiles of a loop."""
         m, n, depth = loop.products[0].mnk
-        a, b, d, k = types_of(loop.products[0])
-        if refused := SYNC.judge(Sync(f"m16n8k{k}", a, b, d, d), loop.chip):
+        k = (form := _form(loop)).mnk[2]
+        if refused := SYNC.judge(form, loop.chip):
             return f"has no mma.sync on {loop.chip}: {refused}"
         if depth % k:
             return f"has a K of {depth}, which must be a multiple of {k}: {-(-depth // k) * k}"
@@ -65,8 +72,9 @@ class ByWarps(Pipeline):
 
     def write(self) -> None:
         """Divides all tiles among the warps, which copy `ahead` iterations before they multiply."""
-        a, b, d, self.step = types_of(self.loop.products[0])
-        self.atom, *self.inputs, _ = Sync(f"m16n8k{self.step}", a, b, d, d).operands
+        form = _form(self.loop)
+        self.step = form.mnk[2]
+        self.atom, *self.inputs, _ = form.operands
         self.ahead = self.loop.stages - 1
         loop, block, op = self.loop, self.loop.kernel.body.blocks[0], self.loop.op
         ops = [each.operation for each in block.operations]

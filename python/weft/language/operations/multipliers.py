@@ -214,15 +214,15 @@ class WarpProducts(Multiplier):
         return [each.value for each in products]
 
     def _form(self, a: Buffer | Fragment, b: Buffer, kind: ir.Type) -> Sync:
-        """The instruction for operands of these types: of those with 16 rows, the one with the largest K."""
+        """The instruction for operands of these types: that with most rows, and the largest K that fits."""
         if min(a.dtype.bits, b.dtype.bits) < 8:
             raise mistake(f"w.gemm of {a.dtype} and {b.dtype} needs a_scales and b_scales on {self._chip}")
         of_a, of_b = (PTX_INPUTS.get(each.dtype.name, each.dtype.name) for each in (a, b))
         sums = {"i32": "s32"}.get(name := str(kind.element_type), name)
-        shapes = [f"m{_ROWS}n8k{k}" for k in (32, 16, 8)]
+        shapes = [f"m{_ROWS}n8k{k}" for k in (32, 16, 8)] + ["m16n8k4", "m8n8k4"] * (of_a == "f64")
         forms = [Sync(shape, of_a, of_b, sums, sums) for shape in shapes]
         if legal := [form for form in forms if SYNC.judge(form, self._chip) is None]:
-            return legal[0]
+            return next((form for form in legal if a.shape[1] % form.mnk[2] == 0), legal[0])
         subject = f"products of {a.dtype} and {b.dtype}"
         needed = frozenset(c for c in CHIPS if any(SYNC.judge(form, c) is None for form in forms))
         raise mistake(

@@ -26,6 +26,7 @@ from weft.language.values.dtypes import (
     e5m2,
     f16,
     f32,
+    f64,
     i8,
     i32,
     u8,
@@ -37,8 +38,13 @@ from weft.mlir import ir
 from weft.passes.builders import emit, registers
 
 _BY_RING = "in a role that writes a ring of such buffers (ring.write)"
-_MULTIPLIED = (f16, bf16, f32, e4m3, e5m2, e3m2, e2m3, e2m1, i8, u8)
+_MULTIPLIED = (f64, f16, bf16, f32, e4m3, e5m2, e3m2, e2m3, e2m1, i8, u8)
 _NARROW = {e4m3, e5m2, e3m2, e2m3, e2m1}
+
+
+def _sums_of(operand: DType) -> DType:
+    """The type of the sums of products."""
+    return f64 if operand == f64 else f32 if operand.is_float else i32
 
 
 class Pending(Carried):
@@ -138,9 +144,11 @@ def gemm(
         return _of_tiles(a, b, sums)
     current, kind = trace.current(), _checked("w.gemm", a, b, sums)
     scales = _checked_scales(a, b, a_scales, b_scales) if is_scaled else None
-    value, region = current.multiplier.start(a, b, sums, kind, scales)
+    # Of f64, no other instruction multiplies.
+    multiplier: Any = WarpProducts(current.chip) if a.dtype == f64 else current.multiplier
+    value, region = multiplier.start(a, b, sums, kind, scales)
     current.groups += 1
-    asynchronous = not isinstance(current.multiplier, WarpProducts)
+    asynchronous = not isinstance(multiplier, WarpProducts)
     if region is None and asynchronous:
         current.meet()  # a whole warpgroup executes wgmma together
     for each in (a, b, *(scales or ())):
@@ -192,7 +200,7 @@ def _scaled_kind(scaling: block_scales.BlockScaling) -> str:
 def _of_tiles(a: Fragment, b: Fragment, sums: object) -> Fragment:
     """The product of tiles whose layouts aren't decided yet."""
     (m, _), (_, n) = _checked_types("w.gemm", a, b)
-    kind = ir.RankedTensorType.get([m, n], (f32 if a.dtype.is_float else i32).type)
+    kind = ir.RankedTensorType.get([m, n], _sums_of(a.dtype).type)
     if sums is None:
         sums = Fragment(emit.constant(kind, 0))
     if not isinstance(sums, Fragment) or not sums.is_free or sums.value.type != kind:
@@ -234,7 +242,7 @@ def _checked(caller: str, a: Buffer | Fragment, b: Buffer | Fragment, sums: obje
         raise mistake(f"a must have a multiple of {registers.WGMMA_ROWS} rows for each warpgroup, got {m}")
     if isinstance(a, Fragment):
         _check_operand(a)
-    kind = FragmentType.of((m, n), (f32 if a.dtype.is_float else i32).type, current.sums((m, n)))
+    kind = FragmentType.of((m, n), _sums_of(a.dtype).type, current.sums((m, n)))
     _check_sums(sums, kind)
     return kind
 
@@ -319,8 +327,11 @@ def wait(*products: Pending, pending: int = 0) -> object:
         if not isinstance(each, Pending):
             raise mistake(f"w.wait expects pending products, got {each}")
     ready = [each for each in products if current.groups - each.group >= pending]
-    values = current.multiplier.wait(ready, pending)
+    complete = [each for each in ready if each.dtype == f64]
+    ready = [each for each in ready if each.dtype != f64]
+    values = current.multiplier.wait(ready, pending) if ready or not complete else []
+    values += [each.value for each in complete if each.value is not None]
     current.finished = max(current.finished, current.groups - pending)
-    done = {id(each): Fragment(value) for each, value in zip(ready, values, strict=True)}
+    done = {id(each): Fragment(value) for each, value in zip([*ready, *complete], values, strict=True)}
     results = tuple(done.get(id(each), each) for each in products)
     return results[0] if len(results) == 1 else results or None
