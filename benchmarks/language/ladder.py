@@ -169,31 +169,7 @@ def l2_order(a: A, b: B, d: D, *, M=128, N=256, K=64, stages=3):
             w.store(sums.to(w.bf16), d[x * M + 64 * me, y * N], via=output.rows(64 * me, 64))
 
 
-@w.kernel(grid=pairs, cluster=2, persistent=1)
-def overlapped(a: A, b: B, d: D, *, M=128, N=256, K=64, stages=2):
-    rings = [w.ring(stages, shared={"b": 0}, a=(M // 2, K, w.bf16), b=(N, K, w.bf16)) for _ in range(2)]
-    output = w.shared(M, N, w.bf16)
-    with w.role(registers=24), w.one_thread():
-        for x, y in w.tiles(order=in_bands):
-            for half, stages_ in enumerate(rings):
-                for k in w.range(0, a.columns, K):
-                    stages_.fill(a=a[x * M + M // 2 * half, k], b=b[y * N, k])
-    for half, stages_ in enumerate(rings):
-        with w.role(registers=240):
-            for x, y in w.tiles(order=in_bands):
-                stage = stages_.take()
-                sums = w.gemm(stage.a, stage.b.T)
-                for _ in w.range(K, a.columns, K):
-                    earlier, stage = stage, stages_.take()
-                    sums = w.gemm(stage.a, stage.b.T, sums)
-                    sums = w.wait(sums, pending=1)
-                    earlier.release()
-                sums = w.wait(sums)
-                stage.release()
-                w.store(sums.to(w.bf16), d[x * M + 64 * half, y * N], via=output.rows(64 * half, 64))
-
-
-RUNGS = (plain, ring, in_flight, stored_by_tma, multicast, persistent, l2_order, overlapped)
+RUNGS = (plain, ring, in_flight, stored_by_tma, multicast, persistent, l2_order)
 
 
 def main() -> None:
