@@ -5,8 +5,8 @@ from typing import Any
 
 from weft.dialects.effects import reads
 from weft.dialects.element_types import NARROW_TYPES, PTX_SCALES
-from weft.dialects.op import Op, Operand, Result, as_float, build
-from weft.dialects.tile_types import Tile, is_buffer, is_fragment, is_free
+from weft.dialects.op import Op, Operand, Result, as_attribute, as_float, build
+from weft.dialects.tile_types import Tile, group_complaint, is_buffer, is_fragment, is_free
 from weft.isa import block_scales
 from weft.mlir import ir
 
@@ -36,12 +36,14 @@ class GemmOp(_Product, dialect=Tile, name="gemm", traits=[reads("a", "b", "c")])
     """`D = alpha * A @ B + beta * C` on tiles of one warp: A is M x K, B is K x N, C and D are M x N.
 
     C is the third operand. Without it, beta must be 0. Tiles without layouts are those of a whole CTA, which
-    `--pipeline-loops` divides among its warps or warpgroups.
+    `--pipeline-loops` divides among its warps or warpgroups. With `cta_group` 2, such a B is the same in the
+    CTAs of ranks 2 i and 2 i + 1 of a cluster, so that the pass may let them multiply as a pair, and load
+    half of its columns each.
     """
 
     c: Sequence[Operand]
     d: Result
-    optional = {"alpha": 1.0, "beta": 0.0}  # noqa: RUF012
+    optional = {"alpha": 1.0, "beta": 0.0, "cta_group": 1}  # noqa: RUF012
 
     def check(self) -> str | None:
         tiles = [("A", self.a), ("B", self.b), *(("C", c) for c in self.c), ("D", self.d)]
@@ -49,6 +51,10 @@ class GemmOp(_Product, dialect=Tile, name="gemm", traits=[reads("a", "b", "c")])
             return wrong
         if len(self.c) > 1:
             return f"expects A, B and at most one C, got {2 + len(self.c)} operands"
+        if wrong := group_complaint(self):
+            return wrong
+        if self.attribute("cta_group") > 1 and not is_free(self.b):
+            return f"cta_group must be 1 for tiles with layouts, got {self.attribute('cta_group')}"
         if self.attribute("beta") != 0.0 and not len(self.c):
             return f"expects a C operand with beta {self.attribute('beta')}"
         return _shape_complaint(self, tiles)
@@ -152,15 +158,17 @@ def gemm(
     *,
     alpha: float = 1.0,
     beta: float | None = None,
+    cta_group: int = 1,
 ) -> ir.Value:
     """Builds `tile.gemm` and returns D of type `d_type`. `beta` is 1 by default where there is a C; with 0, C
     isn't read. Raises WeftError for tiles that the op doesn't take.
     """
     if beta is None:
         beta = 0.0 if c is None else 1.0
+    factors = {"alpha": as_float(alpha), "beta": as_float(beta)}
     return build(
         GemmOp,
         operands=[a, b, *([] if c is None else [c])],
         results=[d_type],
-        attributes={"alpha": as_float(alpha), "beta": as_float(beta)},
+        attributes=factors | ({"cta_group": as_attribute(cta_group)} if cta_group > 1 else {}),
     ).d

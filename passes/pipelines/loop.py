@@ -24,10 +24,11 @@ from weft.dialects.tile_copies import BOTH, ZERO
 from weft.dialects.tile_types import is_memref
 from weft.isa.async_copy import CP_ASYNC
 from weft.isa.chips import CHIPS, describe
+from weft.isa.tcgen05.pairs import PAIR
 from weft.isa.tensor_map import ROW_BYTES
 from weft.mlir import arith, ir, memref, operations, scf
 from weft.passes.assign_layouts import same_layout
-from weft.passes.builders import emit
+from weft.passes.builders import emit, thread_ids
 
 _MOST_STAGES = 4
 """The stages of a loop without the attribute `stages`. Any loop has fewer where they don't fit."""
@@ -50,6 +51,8 @@ class Load:
     """The stages."""
     map: ir.Value
     """The matrix, for TMA."""
+    first: tuple[ir.Value | int, ir.Value | int] = (0, 0)
+    """Where in the tile the part begins that the CTA loads."""
 
     def __init__(self, op: LoadOp, is_b: bool) -> None:
         self.op, self.transposed = op, bool(op.attribute("transpose"))
@@ -162,6 +165,20 @@ class Loop:
         if self.stages < 2:
             text = f"loads {self.bytes} bytes in an iteration, and {self.room} of shared memory must hold two"
             yield op, f"{text}: use smaller tiles"
+
+    def share_columns(self) -> None:
+        """Lets each CTA of a pair load half of the columns of B."""
+        for each in self.loads.values():
+            if each.number == 0:
+                continue
+            half, along = each.op.fragment.type.shape[1] // PAIR, int(not each.transposed)
+            each.shape = tuple(half if axis == along else size for axis, size in enumerate(each.shape))
+            first = emit.mul(emit.rem(thread_ids.cluster_rank(), PAIR), half)
+            each.first = (0, first) if along else (first, 0)
+            self.bytes -= each.bytes // PAIR
+            each.bytes //= PAIR
+        for name in ("stages", "reserved"):
+            self.__dict__.pop(name, None)
 
     @property
     def holder(self) -> Any:

@@ -166,6 +166,7 @@ class FilledByTma(Pipeline):
     """A pipeline with rings of stages that one thread fills by TMA, each with tiles of its own."""
 
     rings: list[tuple[ir.Value, list[Load]]]
+    cta_group = 1
 
     def allocate(self) -> None:
         super().allocate()
@@ -196,5 +197,7 @@ class FilledByTma(Pipeline):
                 _, row, column, *indices = places[each]
                 numbers = (emit.as_i32(index) if isinstance(index, ir.Value) else index for index in indices)
                 matrix = map_of_member(each.matrix, each.map, *numbers)
-                tile.copy_async(matrix, row, column, each.stage(position[0]), barrier=full)
+                row, column = (emit.value(emit.add(at, each.first[n])) for n, at in enumerate((row, column)))
+                into = each.stage(position[0])
+                tile.copy_async(matrix, row, column, into, barrier=full, cta_group=self.cta_group)
         return list(tile.advance(ring, *position))

@@ -2,12 +2,15 @@
 them finish the sums, which are in tensor memory until then.
 """
 
+from contextlib import nullcontext
+
 from weft.dialects import tile
 from weft.dialects.tile import BufferType
 from weft.isa.chips import WARPGROUP, WARPS
 from weft.isa.family import Registers
 from weft.isa.tcgen05.descriptors import KINDS
 from weft.isa.tcgen05.mma_rows import MMA
+from weft.isa.tcgen05.pairs import PAIR
 from weft.isa.tcgen05.tensor_layouts import LANES
 from weft.mlir import arith, ir, scf
 from weft.passes.builders import emit, thread_ids
@@ -48,15 +51,19 @@ class InTensorMemory(FilledByTma):
         loop, block = self.loop, self.loop.kernel.body.blocks[0]
         ops = [each.operation for each in block.operations]
         at, (m, n, _) = ops.index(loop.holder.operation), loop.products[0].mnk
+        group = self.cta_group = min(each.attribute("cta_group") for each in loop.products)
         self.set_launch(self.warpgroups * WARPGROUP)
         with ir.InsertionPoint.at_block_begin(block):
             self.begin_part(emit.div(emit.thread(), WARPGROUP))
         with ir.InsertionPoint(loop.holder):
+            if group == PAIR:
+                loop.share_columns()
             self.allocate()
-            self.ring = tile.make_ring(loop.stages, 1, emptied_by="mma")
+            self.ring = tile.make_ring(loop.stages, 1, emptied_by="mma", cta_group=group)
             self.rings = [(self.ring, list(loop.loads.values()))]
-            done = tile.make_ring(1, WARPS * self.warpgroups, filled_by="mma", emptied_by="warps")
-            with tile.tensor_memory():
+            agents = {"filled_by": "mma", "emptied_by": "warps", "cta_group": group}
+            done = tile.make_ring(1, WARPS * self.warpgroups, **agents)
+            with tile.tensor_memory(cta_group=group):
                 region = ir.InsertionPoint.current.block
                 kind = BufferType.of((m, n), ir.F32Type.get(), f"S[({m},{n}):(1@TLane,1@TCol)]", "tmem")
                 self.sums = {loop.adds_to(each): tile.alloc(kind) for each in loop.products}
@@ -75,15 +82,20 @@ class InTensorMemory(FilledByTma):
             with ir.InsertionPoint(around.body):
                 more = emit.ceil_div(emit.maximum(emit.sub(end, first), 0), step)
                 scf.yield_([emit.add(blocks, more), emit.add(tiles, 1)])
+        if group == PAIR:  # the leader's products signal both CTAs, which mustn't end before
+            with ir.InsertionPoint(region):
+                count = around.results[0] if around else emit.ceil_div(emit.sub(end, first), step)
+                with tile.role(0, warps=1), thread_ids.elected():
+                    tile.drain(self.ring, *self._position(emit.maximum(count, 0)))
 
     def _multiply_all(self, blocks: ir.Value, done: ir.Value, tiles: ir.Value) -> list[ir.Value]:
         """The sums of a tile, after so many K blocks and tiles. The ring `done` is for the sums."""
         (first, end, step, *zeros), zero = self.loop.op.operands, emit.value(0)
-        count, phase = self.loop.stages, emit.value(emit.bit_and(tiles, 1))
-        position = [emit.value(emit.rem(blocks, count)), emit.value(emit.rem(emit.div(blocks, count), 2))]
+        position, phase = self._position(blocks), emit.value(emit.bit_and(tiles, 1))
         with tile.role(0, warps=1), thread_ids.elected():
             emit.loop(first, end, step, position, lambda k, now: self.fill(k, now, {}))
-        with tile.role(1, warps=1), thread_ids.elected():
+        leads = thread_ids.leader() if self.cta_group == PAIR else nullcontext()
+        with tile.role(1, warps=1), leads, thread_ids.elected():
             tile.acquire(done, zero, phase)
             emit.loop(first, end, step, position, self._multiply)
             tile.commit(done, zero)
@@ -97,6 +109,11 @@ class InTensorMemory(FilledByTma):
         tile.release(done, zero)
         return results
 
+    def _position(self, blocks: ir.Value) -> list[ir.Value]:
+        """The stage and the phase after so many K blocks."""
+        count = self.loop.stages
+        return [emit.value(emit.rem(blocks, count)), emit.value(emit.rem(emit.div(blocks, count), 2))]
+
     def _multiply(self, k: ir.Value, position: list[ir.Value]) -> list[ir.Value]:
         """Multiplies the tiles of a stage, by one thread. Returns the next position."""
         loop, stage = self.loop, position[0]
@@ -104,7 +121,11 @@ class InTensorMemory(FilledByTma):
         tile.await_(self.ring, *position)
         for each in loop.products:
             left, right, sums = loop.loads[each.a], loop.loads[each.b], self.sums[loop.adds_to(each)]
-            a, b, turned = left.stage(stage), right.stage(stage), left.transposed
-            tile.gemm_async(a, b, sums, adds, transpose_a=turned, transpose_b=right.transposed)
+            tile.gemm_async(
+                *(left.stage(stage), right.stage(stage), sums, adds),
+                transpose_a=left.transposed,
+                transpose_b=right.transposed,
+                cta_group=self.cta_group,
+            )
         tile.release(self.ring, stage)
         return list(tile.advance(self.ring, *position))

@@ -234,3 +234,40 @@ gpu.module @m [#nvvm.target<chip = "sm_100a">] {
     gpu.return
   }
 }
+
+// -----
+
+// By pairs of CTAs: each loads half of the columns of B, and the leader's thread multiplies. Both wait until nothing signals them.
+gpu.module @m [#nvvm.target<chip = "sm_100a">] {
+  // CHECK-LABEL: gpu.func @pairs
+  // CHECK: %[[RANK:.*]] = nvvm.read.ptx.sreg.cluster.ctarank
+  // CHECK: %[[HALF:.*]] = arith.remui %[[RANK]], %c2_i32
+  // CHECK: %[[COLUMN:.*]] = arith.muli %[[HALF]], %c32_i32
+  // CHECK: %[[RING:.*]] = "tile.make_ring"() {consumers = 1 : i64, cta_group = 2 : i64, emptied_by = "mma"}
+  // CHECK: "tile.make_ring"() {consumers = 4 : i64, cta_group = 2 : i64, emptied_by = "warps", filled_by = "mma"}
+  // CHECK: "tile.tensor_memory"
+  // CHECK: "tile.expect"(%[[RING]], %{{.*}}) {bytes = 20480 : i64}
+  // CHECK: "tile.copy_async"({{.*}}) {cta_group = 2 : i64
+  // CHECK: "tile.copy_async"(%{{.*}}, %{{.*}}, %[[COLUMN]], {{.*}}) {cta_group = 2 : i64
+  // CHECK: {first = 0 : i64, warps = 1 : i64}
+  // CHECK: scf.if
+  // CHECK: nvvm.elect.sync
+  // CHECK: "tile.gemm_async"({{.*}}) {cta_group = 2 : i64
+  // CHECK: {first = 1 : i64, warps = 1 : i64}
+  // CHECK: "tile.drain"(%[[RING]]
+  // CHECK: {cta_group = 2 : i64}
+  gpu.func @pairs(%a: memref<?x?xbf16>, %b: memref<?x?xbf16>, %d: memref<?x?xf32>, %n: i32) kernel
+      attributes {known_block_size = array<i32: 256, 1, 1>, known_cluster_size = array<i32: 2, 1, 1>} {
+    %c0 = arith.constant 0 : i32
+    %c64 = arith.constant 64 : i32
+    %zero = arith.constant dense<0.0> : tensor<128x64xf32>
+    %s = scf.for %k = %c0 to %n step %c64 iter_args(%acc = %zero) -> (tensor<128x64xf32>) : i32 {
+      %x = "tile.load"(%a, %c0, %k) : (memref<?x?xbf16>, i32, i32) -> tensor<128x64xbf16>
+      %y = "tile.load"(%b, %k, %c0) : (memref<?x?xbf16>, i32, i32) -> tensor<64x64xbf16>
+      %t = "tile.gemm"(%x, %y, %acc) {beta = 1.0 : f32, cta_group = 2 : i64} : (tensor<128x64xbf16>, tensor<64x64xbf16>, tensor<128x64xf32>) -> tensor<128x64xf32>
+      scf.yield %t : tensor<128x64xf32>
+    } {stages = 2 : i64}
+    "tile.store"(%s, %d, %c0, %c0) : (tensor<128x64xf32>, memref<?x?xf32>, i32, i32) -> ()
+    gpu.return
+  }
+}

@@ -181,6 +181,47 @@ def test_pairs_take_tiles_of_pairs_that_have_not_started():
     assert np.allclose(d, a.astype(float) @ b.astype(float).T, atol=1e-3)
 
 
+@w.kernel(
+    grid=lambda d, N: (2 * w.ceil_div(d.rows, 256), w.ceil_div(d.columns, N)),
+    cluster=2,
+    pairs=True,
+    persistent=lambda persists: 1 if persists else None,
+)
+def plain(
+    a: w.In["m k"], b: w.In["n k"], d: w.Out["m n", w.f32], *, N=64, K=64, persists=False, b_by_rows=False
+):
+    for x, y in w.tiles():
+        sums, column = w.zeros((128, N)), (x if b_by_rows else y) * N
+        for k in w.range(0, a.columns, K):
+            sums = w.gemm(w.load(a[x * 128, k], (128, K)), w.load(b[column, k], (N, K)).T, sums)
+        w.store(sums, d[x * 128, y * N])
+
+
+@pytest.mark.parametrize("arch", ["sm_100a", pytest.param("sm_90a", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("shape", "dtype", "meta"),
+    [
+        ((3, 200, 8), BF16, {}),
+        ((300, 200, 264), BF16, {"N": 128}),
+        ((700, 520, 144), E4M3, {"N": 256, "K": 128, "persists": True}),
+    ],
+)
+def test_plain_loops(shape, dtype, meta, arch):
+    (m, n, k), rng = shape, np.random.default_rng(0)
+    a, b = (rng.standard_normal((rows, k)).astype(dtype) for rows in (m, n))
+    d = np.zeros((m, n), np.float32)
+    assert not plain.emulate(a, b, d, arch=arch, **meta).findings
+    want = a.astype(float) @ b.astype(float).T
+    assert np.abs(d - want).max() <= 1e-5 * np.abs(want).max()
+    ptx = plain.compile(a, b, d, arch=arch, **meta).ptx
+    assert ("tcgen05.mma.cta_group::2" in ptx) == (arch == "sm_100a")
+
+
+def test_pairs_of_plain_loops_have_one_b():
+    with pytest.raises(weft.WeftError, match=r"b must be the same tile in both CTAs of a pair, .* by w\.cta"):
+        plain.compile("bf16", "bf16", b_by_rows=True, arch="sm_100a")
+
+
 MISTAKES = r"""
 # a product of a pair is started by its leader: write it in 'with w.one_thread\(pair=True\):'
 ring, sums = w.ring(2, a=(128, 64, w.bf16)), w.tensor_memory(128, 128, w.f32)
@@ -221,7 +262,7 @@ def test_kernels_that_cannot_have_pairs(tmp_path):
     for options, arch, message in (
         ({"pairs": True}, "sm_100a", "pairs need a cluster of whole pairs .* got none: write cluster=2"),
         ({"pairs": True, "cluster": 3}, "sm_100a", "got a cluster of 3: write cluster=2"),
-        ({"pairs": True, "cluster": 2}, "sm_90a", "pairs need sm_100f, .* got sm_90a: leave out pairs"),
+        ({"pairs": True, "cluster": 2}, "sm_90a", "pairs need sm_100f, .* got sm_90a: leave out pair=True"),
         ({"pairs": 2, "cluster": 2}, "sm_100a", "pairs must be True or False, got 2"),
         ({"cluster": 2}, "sm_100a", r"pair is for a kernel of pairs: write @w.kernel\(cluster=2, pairs=True"),
     ):

@@ -1975,3 +1975,22 @@ func.func @send_no_buffer(%m: memref<?xf32, 1>, %i: i32) {
   "tile.send_async"(%m, %m, %i) : (memref<?xf32, 1>, memref<?xf32, 1>, i32) -> ()
   return
 }
+
+// -----
+
+!A = tensor<16x16xf16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!B = tensor<16x8xf16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
+!D = tensor<16x8xf32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+func.func @gemm_of_a_pair(%a: !A, %b: !B) {
+  // expected-error @below {{'tile.gemm' op cta_group must be 1 for tiles with layouts, got 2}}
+  %0 = "tile.gemm"(%a, %b) {cta_group = 2 : i64} : (!A, !B) -> !D
+  return
+}
+
+// -----
+
+func.func @gemm_of_three_ctas(%a: tensor<16x16xf16>, %b: tensor<16x8xf16>) {
+  // expected-error @below {{'tile.gemm' op cta_group must be 1 or 2, got 3}}
+  %0 = "tile.gemm"(%a, %b) {cta_group = 3 : i64} : (tensor<16x16xf16>, tensor<16x8xf16>) -> tensor<16x8xf32>
+  return
+}

@@ -9,7 +9,7 @@ from weft.construction.module import Module
 from weft.construction.module_arguments import memref
 from weft.dialects import launch_contract as contract
 from weft.errors import Diagnostic, Location, WeftError, shown
-from weft.isa.chips import WARPGROUP, describe, register_share
+from weft.isa.chips import WARPGROUP, register_share
 from weft.isa.dependent_launch import GRIDDEPCONTROL
 from weft.isa.tcgen05.mma_rows import MMA
 from weft.isa.tcgen05.pairs import PAIR
@@ -225,9 +225,6 @@ def _set_pairs(pairs: object, meta: dict[str, object], trace: Trace) -> None:
         raise WeftError(f"kernel {trace.name}: pairs must be True or False, got {shown(pairs)}")
     if not pairs:
         return
-    if trace.chip not in MMA.chips():
-        needed = f"kernel {trace.name}: pairs need {describe(MMA.chips())}, got {trace.chip}"
-        raise WeftError(f"{needed}: leave out pairs, and let each CTA multiply alone")
     if trace.cluster is None or trace.cluster[0] % PAIR:
         got = "none" if trace.cluster is None else f"a cluster of {trace.cluster[0]}"
         raise WeftError(

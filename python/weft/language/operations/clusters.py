@@ -85,12 +85,17 @@ def check_alike(name: str, indices: Sequence[ir.Value], axis: int) -> None:
     """Raises WeftError for a buffer that is shared along an axis, if CTAs along it certainly fill it from
     different elements.
     """
-    if any(_depends(each, axis) for each in indices):
+    if differs(indices, axis):
         raise mistake(
             f"'{name}' is shared along axis {axis}, so all CTAs of a cluster along it must fill it from the "
             f"same elements, but their indices differ by w.cta({axis}): leave '{name}' out of shared=, or "
             "name another axis"
         )
+
+
+def differs(indices: Sequence[ir.Value], axis: int) -> bool:
+    """Whether indices certainly differ between the CTAs of a cluster along an axis."""
+    return any(_depends(each, axis) for each in indices)
 
 
 def _depends(value: ir.Value, axis: int) -> bool:

@@ -11,7 +11,7 @@ from weft.isa import block_scales
 from weft.language.capture import trace
 from weft.language.capture.carried import Carried
 from weft.language.messages.mistakes import at, mistake
-from weft.language.operations import tensor_tiles
+from weft.language.operations import clusters, tensor_tiles
 from weft.language.operations.multipliers import WarpProducts
 from weft.language.values.block_scales import BlockScales
 from weft.language.values.buffers import Buffer, Memory, is_packed
@@ -206,7 +206,14 @@ def _of_tiles(a: Fragment, b: Fragment, sums: object) -> Fragment:
     if not isinstance(sums, Fragment) or not sums.is_free or sums.value.type != kind:
         dtype = dtype_of(kind)
         raise mistake(f"sums of this product must be as w.zeros(({m}, {n}), {dtype}) makes them, got {sums}")
-    return Fragment(tile.gemm(a.value, b.value, sums.value, kind))
+    group, owner = trace.current().cta_group, b.value.owner
+    loaded = None if isinstance(owner, ir.Block) else owner.opview
+    if group > 1 and isinstance(loaded, tile.LoadOp) and clusters.differs((loaded.row, loaded.column), 0):
+        raise mistake(
+            "b must be the same tile in both CTAs of a pair, but its place differs by w.cta(0): leave out "
+            "pairs, or let the CTAs along the grid's first axis differ in their rows of a"
+        )
+    return Fragment(tile.gemm(a.value, b.value, sums.value, kind, cta_group=group))
 
 
 def warp_gemm(a: Buffer | Fragment, b: Buffer, sums: Fragment | None = None) -> Fragment:

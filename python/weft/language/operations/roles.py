@@ -9,9 +9,10 @@ from weft.dialects import tile
 from weft.dialects.tile import BufferType
 from weft.errors import shown
 from weft.ir import callers
-from weft.isa.chips import LANES, WARPGROUP, WARPS
+from weft.isa.chips import LANES, WARPGROUP, WARPS, describe
 from weft.isa.launch_limits import MOST_THREADS
 from weft.isa.register_counts import COUNTS, SETMAXNREG
+from weft.isa.tcgen05.mma_rows import MMA
 from weft.isa.tcgen05.pairs import PAIR
 from weft.language.capture import trace
 from weft.language.capture.trace import Role, Trace
@@ -228,6 +229,9 @@ def one_thread(warp: int = 0, *, pair: bool = False) -> Iterator[None]:
         return
     if pair and current.cta_group != PAIR:
         raise mistake("pair is for a kernel of pairs: write @w.kernel(cluster=2, pairs=True, …)")
+    if pair and current.chip not in MMA.chips():
+        needed = describe(MMA.chips())
+        raise mistake(f"products of pairs need {needed}, got {current.chip}: leave out pair=True")
     alone = elected_block(warp, pair) if current.has_tma else whole_block(warp, warpgroup_barrier)
     with alone:
         current.one_thread, current.warp, current.leads = True, warp, pair
