@@ -294,6 +294,11 @@ a, sums = w.shared(128, 64, w.bf16), w.tensor_memory(128, 64, w.f32)
 with w.role(), w.one_thread():
     w.gemm(a, a.T, sums)
 
+# each thread has whole rows of fragments with 128 rows, which mma.sync can't multiply
+a, memory = w.shared(128, 64, w.bf16), w.tensor_memory(128, 64, w.f32)
+with w.role():
+    w.warp_gemm(a, a.T)
+
 # accumulate is for sums in tensor memory
 a = w.shared(64, 64, w.bf16)
 with w.role():

@@ -224,6 +224,11 @@ def warp_gemm(a: Buffer | Fragment, b: Buffer, sums: Fragment | None = None) -> 
     compiler can arrange the instructions around it freely.
     """
     kind = _checked("w.warp_gemm", a, b, sums)
+    if trace.current().multiplier.rows_in_threads and kind.shape[0] % registers.LANE_ROWS == 0:
+        raise mistake(
+            "in a kernel with tiles in tensor memory, each thread has whole rows of fragments with 128 rows, "
+            f"which mma.sync can't multiply, got {a}: use w.gemm, or 64 rows"
+        )
     value, _ = WarpProducts(trace.current().chip).start(a, b, sums, kind)
     return Fragment(value)
 
