@@ -113,6 +113,38 @@ contains `warpid`. A map has the layout of the buffers that it copies.
 Types and layouts are verified where text is parsed and where Python builds them, also if no operation uses
 them.
 
+## Counterparts of CUDA Tile IR
+
+Operations of [CUDA Tile IR](https://docs.nvidia.com/cuda/tile-ir/) are on tiles whose layout its compiler
+decides. The same on `tensor<MxNxT>`:
+
+| CUDA Tile IR | here |
+|---|---|
+| `absf`, `absi`, `ceil`, `cos`, `cosh`, `exp`, `exp2`, `floor`, `fma`, `log`, `log2`, `pow`, `rsqrt`, \
+`sin`, `sinh`, `sqrt`, `tan`, `tanh` | `math` |
+| `addf`, `addi`, `andi`, `bitcast`, `cmpf`, `cmpi`, `constant`, `divf`, `divi`, `exti`, `ftof`, `ftoi`, \
+`itof`, `maxf`, `maxi`, `minf`, `mini`, `mulf`, `mulhii`, `muli`, `negf`, `negi`, `ori`, `remi`, `select`, \
+`shli`, `shri`, `subf`, `subi`, `trunci`, `xori` | `arith` |
+| `broadcast`, `iota` | `tile.broadcast`, `tensor.splat`; `tile.coordinate` |
+| `reduce` | `tile.reduce`, with a region |
+| `mmaf`, `mmai` | `tile.gemm`; in a loop, `--pipeline-loops` chooses the instructions |
+| `load_view_tko`, `store_view_tko`, `make_tensor_view`, `make_partition_view`, `get_tensor_shape`, \
+`get_index_space_shape` | `tile.load` and `tile.store` at coordinates of a memref, `memref.subview`, \
+`memref.dim` |
+| `for`, `if`, `loop`, `break`, `continue`, `yield` | `scf.for`, `scf.if`, `scf.while` |
+| `entry`, `module`, `return`, `get_tile_block_id`, `get_num_tile_blocks` | `gpu.func`, `gpu.module`, \
+`gpu.return`, `gpu.block_id`, `gpu.grid_dim` |
+| `assume` | `weft.aligned` and `weft.whole` of the kernel, which the launch checks |
+| `scan`, `permute`, `cat`, `extract`, `atomic_cas_tko`, `atomic_rmw_tko`, `assert`, `print` | only in \
+[`weft.language`](language.md), which builds them of the elements of each lane |
+| `reshape` | none: a tile has two dimensions, a vector one |
+| `remf` | none: no instruction computes it exactly. `x - y * trunc(x / y)` is near |
+| `load_ptr_tko`, `store_ptr_tko`, `offset`, `int_to_ptr`, `ptr_to_int`, `ptr_to_ptr` | none on tiles: \
+indices into a memref can be checked, pointers can't. `llvm` has them for each thread |
+| `make_token`, `join_tokens` | none: accesses of memory are in the order of the program, and asynchronous \
+ones have rings |
+| `global`, `get_global` | none: arrays are arguments |
+
 ## Layouts
 
 A layout maps each element of a tile to an address in memory, or to a lane and a register. It has the form
