@@ -258,6 +258,9 @@ ring = w.ring(2, memory="tensor", s=(128, 128, w.f32))
 # a tile of w.f32 in tensor memory must have 64 or 128 rows, got 256
 memory = w.tensor_memory(256, 64, w.f32)
 
+# a tile of w.f32 in tensor memory must have 64 or 128 rows, got 128.0
+memory = w.tensor_memory(128.0, 64, w.f32)
+
 # a tile of w.i8 in tensor memory must have 128 rows, got 64
 memory = w.tensor_memory(64, 64, w.i8)
 
@@ -322,6 +325,11 @@ w.load(memory)
 memory = w.tensor_memory(128, 64, w.f32)
 with w.role():
     w.store(w.zeros((128, 64), w.bf16), memory)
+
+# via must be a buffer, as w.shared makes one, or of a stage, got TensorMemory
+memory = w.tensor_memory(128, 64, w.f32)
+with w.role():
+    w.atomic_add(y[0, 0], w.zeros((128, 64)), via=memory)
 
 # memory of a ring must be 'shared' or 'tensor', got 'tmem'
 ring = w.ring(1, memory="tmem", s=(128, 64, w.f32))

@@ -8,7 +8,7 @@ from weft.isa.atomics import BF16_ADD, ORDERS
 from weft.language.capture import trace
 from weft.language.messages.mistakes import mistake
 from weft.language.operations.gathers import Gathered, each_element
-from weft.language.operations.loads import check_written, copy_buffer, end_of_tma, put_for_tma
+from weft.language.operations.loads import check_via, check_written, copy_buffer, end_of_tma, put_for_tma
 from weft.language.operations.orders import ordered
 from weft.language.operations.products import Pending
 from weft.language.operations.roles import once, one_thread
@@ -335,6 +335,7 @@ def _change_tile(name: str, to: Place, fragment: Fragment, order: atomics.Order 
 def _add_through(to: Place, fragment: Fragment, via: Buffer) -> None:
     if len(fragment.shape) != 2:
         raise mistake(f"via is for tiles, got {fragment}: leave it out")
+    check_via(via)
     _check_added(fragment.dtype, fragment)
     to.check_aligned()
     if not trace.current().has_tma:

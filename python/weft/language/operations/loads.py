@@ -240,10 +240,7 @@ def store(
     check_written(to, fragment.dtype)
     count = None if rows is None else as_scalar(rows, i32).value
     if via is not None:
-        if not isinstance(via, Buffer):
-            raise mistake(f"via must be a buffer, as w.shared makes one, or of a stage, got {shown(via)}")
-        if via.transposed:
-            raise mistake(f"via can't be transposed, got {via}: leave .T out")
+        check_via(via)
         _through(fragment, to, via, count, waits)
         return
     to.check_matrix("w.store_row and w.store_column store vectors")
@@ -255,6 +252,14 @@ def store(
     vector_bytes = _vector_bytes(to, fragment.type)
     matrix = limited(to.memref(), first_row, count)
     tile.store(fragment.value, matrix, first_row, first_column, vector_bytes=vector_bytes)
+
+
+def check_via(via: object) -> None:
+    """Raises WeftError for what isn't a buffer through which TMA stores or adds a tile."""
+    if not isinstance(via, Buffer):
+        raise mistake(f"via must be a buffer, as w.shared makes one, or of a stage, got {shown(via)}")
+    if via.transposed:
+        raise mistake(f"via can't be transposed, got {via}: leave .T out")
 
 
 def copy_buffer(copy: Callable[..., object], buffer: Buffer, to: Place, done: str, instead: str) -> None:

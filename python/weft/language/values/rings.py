@@ -45,7 +45,7 @@ class Ring(carried.Fixed, trace.Positions):
         shared: dict[str, int],
         over: "Ring | None" = None,
     ) -> None:
-        self.name = ", ".join(buffers) or "without tiles"
+        self.name = ", ".join(buffers) or "no tiles"
         self.stages, self.kinds, self._shared = stages, buffers, shared
         self.is_shared = bool(shared)
         self.over = over

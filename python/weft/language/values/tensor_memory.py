@@ -78,7 +78,8 @@ def allocated(
         raise mistake(
             f"elements in tensor memory must have 8, 16 or 32 bits, got {dtype}: use {i32} or {f32}"
         )
-    if rows not in (legal := ROWS if bits > min(_BITS) else (LANES,)):
+    legal = ROWS if bits > min(_BITS) else (LANES,)
+    if type(rows) is not int or rows not in legal:
         text = " or ".join(map(str, legal))
         raise mistake(f"a tile of {dtype} in tensor memory must have {text} rows, got {shown(rows)}")
     step = COLUMN_BITS // bits
