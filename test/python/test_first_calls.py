@@ -189,7 +189,7 @@ def test_programs_share_the_entries_of_casts():
     kernels = []
     for _ in range(2):
         casts.maxima._forget()
-        kernels.append(casts.maxima.compile("bf16", by="tensor", unit=8, arch="sm_90a"))
+        kernels.append(casts.maxima.compile("bf16", by="tensor", arch="sm_90a"))
     first, second = kernels
     assert first is not second and first.ptx == second.ptx and "test_first_calls" not in first.ptx
 

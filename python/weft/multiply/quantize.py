@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
-from math import gcd
 from typing import Any
 
 from weft.dialects.product_types import ceil_div
@@ -25,7 +24,6 @@ SOURCES = ("f32", "bf16", "f16")
 _SWAPPED = {"row": "column", "column": "row"}
 _EMULATED = "sm_90a"
 _MOST_SIZE = 2**31 - 1
-_UNIT = 4  # bytes
 _PITCH = 4
 """Rows of scales of groups begin at multiples of this number of elements: of 16 bytes, as TMA requires."""
 
@@ -248,17 +246,14 @@ class _Problem:
 
     def launches(self, views: dict[str, ArrayView]) -> list[_Launch]:
         """The launches in order. `views` has the arrays of the kernel `cast`."""
-        result, aligned = list[_Launch](), self.source.row_alignment
-        unit = ROW_BYTES if aligned % ROW_BYTES == 0 else gcd(_UNIT, aligned)
+        result = list[_Launch]()
         if self.has_partials:
             arguments: list[ArrayView | int] = [views["x"], views["partials"], self.per_cta]
-            kernel = casts.maxima.compile(*arguments, by=self.by, unit=unit, arch=self.chip)
+            kernel = casts.maxima.compile(*arguments, by=self.by, arch=self.chip)
             result.append((kernel, ("x", "partials"), arguments))
         kernel = casts.cast.compile(
             *views.values(),
             by=self.by,
-            unit=unit,
-            element=self.element,
             keeps=self.keeps,
             transposes=self.transposes,
             powers_of_two=self.powers_of_two,

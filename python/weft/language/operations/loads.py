@@ -41,7 +41,7 @@ def tile_may_begin_before(place: Place) -> bool:
 def load_tile(place: Place, shape: tuple[int, int], layout: Layout, outside: object) -> Fragment:
     """Loads a tile, of which elements on all sides may be outside of the array."""
     first_row, first_column = map(Scalar, place.corner)
-    loaded = gathers.load(_rows(place, shape, layout), shape, Fragment.of_layout(shape, layout))
+    loaded = gathers.load(rows_of(place, shape, layout), shape, Fragment.of_layout(shape, layout))
     if isinstance(outside, (int, float)) and outside == 0:
         return loaded
     down, across = row(loaded) + first_row, column(loaded) + first_column
@@ -56,7 +56,7 @@ def store_tile(fragment: Fragment, to: Place, rows: ir.Value | None) -> None:
     """Stores a tile, but not its elements on all sides that are outside of the array, or not in the first
     `rows` rows, an SSA value or None for all.
     """
-    gathers.store(fragment, _rows(to, fragment.shape, fragment.layout, rows))
+    gathers.store(fragment, rows_of(to, fragment.shape, fragment.layout, rows))
 
 
 def copy_out(fragment: Fragment, via: Buffer, to: Place, rows: ir.Value | None) -> None:
@@ -75,7 +75,7 @@ def limited(matrix: ir.Value, first_row: ir.Value, rows: ir.Value | None) -> ir.
     return matrix if rows is None else matrices.with_rows(matrix, emit.add(first_row, rows))
 
 
-def _rows(place: Place, shape: tuple[int, ...], layout: Layout, rows: ir.Value | None = None) -> Gathered:
+def rows_of(place: Place, shape: tuple[int, ...], layout: Layout, rows: ir.Value | None = None) -> Gathered:
     """The rows of a tile as those of a gather or scatter, whose indices may be outside of the array."""
     first_row, first_column = map(Scalar, place.corner)
     local = of_lanes(Fragment.of_layout(shape[:1], registers.without_axis(layout, shape, 1)))
