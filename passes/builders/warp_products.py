@@ -106,7 +106,7 @@ def nest(
     left = cache(FragmentRegisters(to_tf32(tile.to_lane(a)), a.type, of_a).atom)
     right = cache(FragmentRegisters(to_tf32(tile.to_lane(b)), b.type, of_b).atom)
     total = FragmentRegisters(initial, kind, d)
-    extents = *kind.shape, a.type.shape[1]
+    extents = *kind.shape, b.type.shape[0]  # of a sparse A, half is there
     m, n, k = (extent // step for extent, step in zip(extents, form.mnk, strict=True))
     word, product = ir.Type.parse(d.type), None
     for i in range(m):

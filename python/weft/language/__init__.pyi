@@ -477,12 +477,15 @@ def gemm(
     *,
     a_scales: Buffer | None = None,
     b_scales: Buffer | None = None,
+    metadata: Place | None = None,
 ) -> Fragment: ...
 @overload
 def gemm(
     a: Buffer | TensorMemory, b: Buffer, sums: TensorMemory, *, accumulate: bool | Scalar = True
 ) -> None: ...
-def warp_gemm(a: Buffer | Fragment, b: Buffer, sums: Fragment | None = None) -> Fragment: ...
+def warp_gemm(
+    a: Buffer | Fragment, b: Buffer, sums: Fragment | None = None, *, metadata: Place | None = None
+) -> Fragment: ...
 @overload
 def wait(product: Fragment, /, *, pending: int = 0) -> Fragment: ...
 @overload

@@ -14,10 +14,12 @@ from weft.isa.family import Registers
 from weft.isa.mma import SCALED, SYNC, Scaled, Sync
 from weft.isa.wgmma import columns_complaint
 from weft.language.messages.mistakes import mistake
+from weft.language.operations import sparse_products
 from weft.language.values.block_scales import BlockScales
 from weft.language.values.buffers import Buffer, Memory, is_packed
 from weft.language.values.dtypes import DType
 from weft.language.values.fragments import Fragment
+from weft.language.values.matrices import Place
 from weft.layout import Layout
 from weft.mlir import arith, ir
 from weft.passes.builders import emit, registers, thread_ids
@@ -177,14 +179,20 @@ class WarpProducts(Multiplier):
         sums: Fragment | Product | None,
         kind: ir.Type,
         scales: Scales = None,
+        metadata: Place | None = None,
     ) -> tuple[ir.Value, None]:
-        columns = kind.shape[1]
-        form = self._form(a, b, kind) if scales is None else self._scaled_form(a, b, scales[0].dtype)
+        columns, k_of_b, stored = kind.shape[1], b.shape[0], 1 if metadata is None else 2
+        form: Any
+        if metadata is not None:
+            form = sparse_products.form(a, b, kind, self._chip)
+        else:
+            form = self._form(a, b, kind) if scales is None else self._scaled_form(a, b, scales[0].dtype)
         d, of_a, of_b, *_ = form.operands
         depth, part = form.mnk[2], _kind((_ROWS, columns), kind.element_type, d)
-        if a.shape[1] % depth:
+        if k_of_b % depth:
             raise mistake(
-                f"a must have a multiple of {depth} columns of {a.dtype} on this chip, got {a.shape[1]}"
+                f"a must have a multiple of {depth // stored} columns of {a.dtype} on this chip, got "
+                f"{a.shape[1]}"
             )
         held = registers.registers_of(kind.layout, kind.shape)
         rows = sorted({row - row % _ROWS for row, _ in held})  # where blocks of the first warp begin
@@ -192,20 +200,23 @@ class WarpProducts(Multiplier):
         if isinstance(a, Fragment):
             left = _of_fragment(a, of_a, depth)
         else:
-            left = _of_buffer(a, of_a, (_ROWS, depth), of_warp)
+            left = _of_buffer(a, of_a, (_ROWS, depth // stored), of_warp)
         # Of few columns, one ldmatrix loads two steps of B.
-        steps = 2 if columns == of_b.shape[1] and a.shape[1] % (2 * depth) == 0 else 1
+        steps = 2 if columns == of_b.shape[1] and k_of_b % (2 * depth) == 0 else 1
         right = _of_buffer(b, of_b, (steps * depth, columns))
         lane = emit.constant(kind.lane_type, 0) if sums is None else tile.to_lane(sums.value)
         blocks = [_Part(kind.layout, kind.shape, row, part) for row in rows]
         multiply = _scaled(a, b, scales, rows, of_warp) if scales else _plain
+        if metadata is not None:
+            multiply = sparse_products.multiply(form, metadata, rows, of_warp, k_of_b)
         elements = emit.elements(lane)
         parts = [block.taken(elements) for block in blocks]
-        for first in range(0, a.shape[1], steps * depth):
+        for first in range(0, k_of_b, steps * depth):
             loaded = _steps(right(0, first), steps, _kind((depth, columns), _held(b), of_b))
-            for k, of_columns in zip(range(first, a.shape[1], depth), loaded, strict=False):
+            for k, of_columns in zip(range(first, k_of_b, depth), loaded, strict=False):
                 for number, block in enumerate(blocks):
-                    parts[number] = multiply(left(block.row, k), of_columns, parts[number], (block.row, k))
+                    of_rows = left(block.row, k // stored)
+                    parts[number] = multiply(of_rows, of_columns, parts[number], (block.row, k))
         for block, each in zip(blocks, parts, strict=True):
             block.put(elements, each)
         return tile.from_lane(emit.vector_of(elements), kind), None

@@ -11,7 +11,7 @@ from weft.isa import block_scales
 from weft.language.capture import trace
 from weft.language.capture.carried import Carried
 from weft.language.messages.mistakes import at, mistake
-from weft.language.operations import clusters, tensor_tiles
+from weft.language.operations import clusters, sparse_products, tensor_tiles
 from weft.language.operations.multipliers import WarpProducts
 from weft.language.values.block_scales import BlockScales
 from weft.language.values.buffers import Buffer, Memory, is_packed
@@ -32,6 +32,7 @@ from weft.language.values.dtypes import (
     u8,
 )
 from weft.language.values.fragments import Fragment
+from weft.language.values.matrices import Place
 from weft.language.values.scalars import dtype_of
 from weft.language.values.tensor_memory import TensorMemory
 from weft.mlir import ir
@@ -52,8 +53,16 @@ class Pending(Carried):
 
     until_carried = ": w.wait for it there, or begin with a product, w.gemm without sums, before the loop"
 
-    def __init__(self, kind: ir.Type, value: ir.Value | None, group: int, region: Any = None) -> None:
-        self.kind, self.value, self.group = kind, value, group
+    def __init__(
+        self,
+        kind: ir.Type,
+        value: ir.Value | None,
+        group: int,
+        region: Any = None,
+        *,
+        complete: bool = False,
+    ) -> None:
+        self.kind, self.value, self.group, self.complete = kind, value, group, complete
         self.region = region
         """Where it is in tensor memory; there is no SSA value then."""
         self.loops = trace.current().loops
@@ -85,11 +94,13 @@ class Pending(Carried):
 
     def like(self, parts: Iterator[ir.Value]) -> "Pending":
         value = None if self.region is not None else next(parts)
-        return Pending(self.kind, value, trace.current().groups, self.region)
+        return Pending(self.kind, value, trace.current().groups, self.region, complete=self.complete)
 
     def complaint(self, other: "Pending") -> str | None:
         if other.kind != self.kind:
             return f"was {self} and becomes {other}"
+        if other.complete != self.complete:
+            return "was a product by mma.sync, and becomes one by another instruction: w.wait for each"
         if other.region is not self.region:
             return (
                 f"becomes {other} with sums in other tensor memory{at(other.where)}: pass the one before as "
@@ -112,6 +123,7 @@ def gemm(
     accumulate: object = True,
     a_scales: BlockScales | None = None,
     b_scales: BlockScales | None = None,
+    metadata: Place | None = None,
 ) -> Pending | Fragment | None:
     """Starts `a @ b`, or `sums + a @ b`, by the warpgroup. The result is pending until `w.wait`.
 
@@ -130,8 +142,15 @@ def gemm(
 
     `a_scales` and `b_scales` are the block scales of the rows of `a` and of the columns of `b` (PTX ISA,
     "Block Scaling"): buffers of a ring, made by `w.block_scales`.
+
+    With `metadata`, `a` has two of each four elements of a row, and the others are 0 (PTX ISA, "Sparse matrix
+    storage"). `metadata[row, k // 16]` is the word that describes the first 16 elements of its first row: an
+    array of u16 with a row of words for each row of `a`, in which the lowest four bits of a word have the
+    indices of the first two elements among the first four, and so on. Such products are complete at once.
     """
     is_scaled = (a_scales, b_scales) != (None, None)
+    if metadata is not None and (is_scaled or isinstance(a, TensorMemory) or isinstance(sums, TensorMemory)):
+        raise mistake("metadata is for products of buffers with sums in registers, without block scales")
     if isinstance(a, TensorMemory) or isinstance(sums, TensorMemory):
         left, right, tile_ = tensor_tiles.checked(a, b, sums)
         _checked_types("w.gemm", left, right)
@@ -140,13 +159,16 @@ def gemm(
         return None
     if accumulate is not True:
         raise mistake("accumulate is for sums in tensor memory: leave out sums to begin with 0")
-    if isinstance(a, Fragment) and isinstance(b, Fragment) and a.is_free and b.is_free and not is_scaled:
+    is_plain = not is_scaled and metadata is None
+    if isinstance(a, Fragment) and isinstance(b, Fragment) and a.is_free and b.is_free and is_plain:
         return _of_tiles(a, b, sums)
-    current, kind = trace.current(), _checked("w.gemm", a, b, sums)
+    current, kind = trace.current(), _checked("w.gemm", a, b, sums, metadata)
     scales = _checked_scales(a, b, a_scales, b_scales) if is_scaled else None
     # Of f64, no other instruction multiplies.
-    multiplier: Any = WarpProducts(current.chip) if a.dtype == f64 else current.multiplier
-    value, region = multiplier.start(a, b, sums, kind, scales)
+    by_warps = a.dtype == f64 or metadata is not None
+    multiplier: Any = _by_warps(a, kind) if by_warps else current.multiplier
+    more = {} if metadata is None else {"metadata": metadata}
+    value, region = multiplier.start(a, b, sums, kind, scales, **more)
     current.groups += 1
     asynchronous = not isinstance(multiplier, WarpProducts)
     if region is None and asynchronous:
@@ -154,7 +176,7 @@ def gemm(
     for each in (a, b, *(scales or ())):
         if asynchronous and not isinstance(each, Fragment) and each.slot is not None:
             each.slot.multiplied(current.groups)
-    return Pending(kind, value, current.groups, region)
+    return Pending(kind, value, current.groups, region, complete=not asynchronous)
 
 
 def _checked_scales(
@@ -216,24 +238,33 @@ def _of_tiles(a: Fragment, b: Fragment, sums: object) -> Fragment:
     return Fragment(tile.gemm(a.value, b.value, sums.value, kind, cta_group=group))
 
 
-def warp_gemm(a: Buffer | Fragment, b: Buffer, sums: Fragment | None = None) -> Fragment:
+def warp_gemm(
+    a: Buffer | Fragment, b: Buffer, sums: Fragment | None = None, *, metadata: Place | None = None
+) -> Fragment:
     """`a @ b`, or `sums + a @ b`, by `mma.sync`: each warp of the warpgroup multiplies 16 of 64 rows, and the
     result is there at once. The operands are those of `w.gemm`.
 
     Its rate is half that of `wgmma`. If `b` has few columns, this is no disadvantage: nothing waits, so the
     compiler can arrange the instructions around it freely.
     """
-    kind = _checked("w.warp_gemm", a, b, sums)
+    kind = _checked("w.warp_gemm", a, b, sums, metadata)
+    value, _ = _by_warps(a, kind).start(a, b, sums, kind, metadata=metadata)
+    return Fragment(value)
+
+
+def _by_warps(a: Buffer | Fragment, kind: ir.Type) -> WarpProducts:
+    """Products by `mma.sync` on any chip. Raises WeftError for sums that these can't have."""
     if trace.current().multiplier.rows_in_threads and kind.shape[0] % registers.LANE_ROWS == 0:
         raise mistake(
             "in a kernel with tiles in tensor memory, each thread has whole rows of fragments with 128 rows, "
             f"which mma.sync can't multiply, got {a}: use w.gemm, or 64 rows"
         )
-    value, _ = WarpProducts(trace.current().chip).start(a, b, sums, kind)
-    return Fragment(value)
+    return WarpProducts(trace.current().chip)
 
 
-def _checked(caller: str, a: Buffer | Fragment, b: Buffer | Fragment, sums: object) -> ir.Type:
+def _checked(
+    caller: str, a: Buffer | Fragment, b: Buffer | Fragment, sums: object, metadata: object = None
+) -> ir.Type:
     """The type of the sums of a product. Raises WeftError for operands that it can't have."""
     current = trace.current()
     current.check_whole_in_role(caller)
@@ -249,7 +280,9 @@ def _checked(caller: str, a: Buffer | Fragment, b: Buffer | Fragment, sums: obje
                 size = " x ".join(map(str, value.shape))
                 instead = f": store it to a buffer of {size} {value.dtype}, {_BY_RING}"
             raise mistake(f"{name} of {caller} must be {kinds}, got {value}{instead}")
-    (m, _), (_, n) = _checked_types(caller, a, b)
+    (m, _), (_, n) = _checked_types(caller, a, b, 1 if metadata is None else 2)
+    if metadata is not None:
+        sparse_products.check(a, b, metadata)
     if m % registers.WGMMA_ROWS:
         raise mistake(f"a must have a multiple of {registers.WGMMA_ROWS} rows for each warpgroup, got {m}")
     if isinstance(a, Fragment):
@@ -259,14 +292,19 @@ def _checked(caller: str, a: Buffer | Fragment, b: Buffer | Fragment, sums: obje
     return kind
 
 
-def _checked_types(caller: str, a: Memory | Fragment, b: Memory | Fragment) -> tuple[Any, Any]:
-    """The shapes of the operands of a product. Raises WeftError for those that no product has."""
+def _checked_types(
+    caller: str, a: Memory | Fragment, b: Memory | Fragment, zeros: int = 1
+) -> tuple[Any, Any]:
+    """The shapes of the operands of a product. Raises WeftError for those that no product has. With `zeros`,
+    each column of a stands for as many.
+    """
     if len(a.shape) != 2 or len(b.shape) != 2:
         raise mistake(f"{caller} expects tiles of rows and columns, got {a} and {b}")
-    k, k_of_b = a.shape[1], b.shape[0]
+    k, k_of_b = a.shape[1] * zeros, b.shape[0]
     if k != k_of_b:
         meant = ": did you mean b.T?" if b.shape[1] == k else ""
-        raise mistake(f"a has {k} columns and b has {k_of_b} rows, which must be equal{meant}")
+        with_zeros = " with its zeros" if zeros > 1 else ""
+        raise mistake(f"a has {k} columns{with_zeros} and b has {k_of_b} rows, which must be equal{meant}")
     for operand, dtype in (("a", a.dtype), ("b", b.dtype)):
         if dtype not in _MULTIPLIED:
             types = ", ".join(map(str, _MULTIPLIED))
@@ -339,8 +377,8 @@ def wait(*products: Pending, pending: int = 0) -> object:
         if not isinstance(each, Pending):
             raise mistake(f"w.wait expects pending products, got {each}")
     ready = [each for each in products if current.groups - each.group >= pending]
-    complete = [each for each in ready if each.dtype == f64]
-    ready = [each for each in ready if each.dtype != f64]
+    complete = [each for each in ready if each.complete]
+    ready = [each for each in ready if not each.complete]
     values = current.multiplier.wait(ready, pending) if ready or not complete else []
     values += [each.value for each in complete if each.value is not None]
     current.finished = max(current.finished, current.groups - pending)
