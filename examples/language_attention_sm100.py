@@ -144,7 +144,7 @@ def attention(
 
 
 def main():
-    """Compares small attention with float64, in the emulator where there is no GPU with tensor memory."""
+    """Compares small attention with float64, on the GPU or in the emulator."""
     import ml_dtypes
 
     rng = np.random.default_rng(0)

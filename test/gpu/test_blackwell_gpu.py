@@ -4,6 +4,7 @@ schedules and bounds.
 
 import numpy as np
 import pytest
+import test_language_tensor_memory as tensor_memory
 import test_shared_accumulators
 import test_tcgen05_block_scales as block_scaled
 from gpu_marks import BLACKWELL, CHIP, TENSOR_MEMORY, with_marks
@@ -40,6 +41,26 @@ def test_block_scaled_products(case: block_scaled.Case) -> None:
 @pytest.mark.parametrize("case", FORMATS, ids=str)
 def test_block_scaled_products_with_the_schedule_that_is_chosen(case: block_scaled.Case) -> None:
     assert wrong(case, None) is None
+
+
+@with_marks(TENSOR_MEMORY)
+def test_a_kernel_of_the_language_with_tensor_memory() -> None:
+    a, b = tensor_memory.random(1000, 1096), tensor_memory.random(520, 1096)
+    d = np.zeros((1000, 520), np.float32)
+    tensor_memory.gemm(a, b, d, N=256, stages=4, on="gpu")
+    assert np.allclose(d, a.astype(float) @ b.astype(float).T, atol=1e-2)
+
+
+@with_marks(TENSOR_MEMORY)
+@pytest.mark.skipif(CHIP not in ("", "sm_100a"), reason="the example is for sm_100a")
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("queries, keys", [(130, 300), (1, 5), (2100, 4000)])
+def test_attention_with_a_role_for_each_step(queries: int, keys: int, causal: bool) -> None:
+    q, k, v = tensor_memory.attended(queries, keys)
+    for _ in range(3):  # the roles may run in any order
+        o = np.zeros_like(q)
+        tensor_memory.ATTENTION(q, k, v, o, 128**-0.5, causal=causal, on="gpu")
+        assert tensor_memory.is_attention(o, q, k, v, causal)
 
 
 def wrong(case: block_scaled.Case, schedule: AnySchedule | None) -> str | None:
