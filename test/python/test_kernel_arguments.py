@@ -49,7 +49,15 @@ def test_numbers_that_do_not_fit_are_refused(kernel, number, value, said):
         call(kernel, number, value)
 
 
-@pytest.mark.parametrize("value", [1e300, float("inf"), np.float64(2), 3, True])
+@pytest.mark.parametrize("value", [1e300, np.float64(-3.5e38), 2**200])
+def test_floats_beyond_the_largest_are_refused(kernel, value):
+    with pytest.raises(
+        WeftError, match=r"argument 2: .* doesn't fit into f32, whose largest number is 3\.402"
+    ):
+        call(kernel, 2, value)
+
+
+@pytest.mark.parametrize("value", [3.4028235e38, float("inf"), float("nan"), np.float64(2), 3, True])
 def test_numbers_are_rounded_to_a_float(kernel, value):
     call(kernel, 2, value)
 

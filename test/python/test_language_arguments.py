@@ -400,6 +400,7 @@ def test_operators_of_pytorch_have_any_default(kind, default):
         (w.i32, 2**40, r"expects an integer in .*, got 1099511627776"),
         (w.f32, None, "expects a number of type f32, got NoneType"),
         (w.f32, "1", "expects a number of type f32, got str"),
+        (w.f16, 70000.0, "70000.0 doesn't fit into f16, whose largest number is 65504"),
     ],
 )
 def test_defaults_are_checked_where_the_kernel_is_defined(kind, default, message):

@@ -285,6 +285,13 @@ def number_for(value: object, want: ScalarArgument, argument: str) -> Any:
     if issubclass(kind, np.floating):
         if np.iscomplexobj(value) or (isinstance(value, int) and abs(value) >= 2**1024):
             raise WeftError(f"{argument}: expects a number of type {want.dtype}, got {shown(value)}")
+        with np.errstate(over="ignore"):
+            is_beyond = math.isinf(kind(value)) and not math.isinf(value)
+        if is_beyond:
+            raise WeftError(
+                f"{argument}: {shown(value)} doesn't fit into {want.dtype}, whose largest number is "
+                f"{float(np.finfo(kind).max):.7g}"
+            )
         return float(value)
     least, most = (0, 1) if kind is np.bool_ else (np.iinfo(kind).min, np.iinfo(kind).max)
     if isinstance(value, (float, np.inexact)) or not least <= value <= most:
