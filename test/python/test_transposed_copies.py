@@ -16,6 +16,7 @@ from weft.bench.problem import Problem
 from weft.dialects.schedule import Schedule, Types
 from weft.launch import arrays
 from weft.multiply import launches
+from weft.multiply.kernels import copies as copies_
 from weft.multiply.launches import Rows
 from weft.schedules import transposing
 from weft.schedules.database import Product
@@ -26,22 +27,22 @@ BYTE, WORD = np.uint8, np.uint32
 
 
 CASES = [
-    (16, [some(200, 304, dtype=BYTE)], [1]),
-    (16, [some(131, 68, dtype=WORD), some(1, 4, dtype=WORD)], [1, 1]),
-    (16, [some(2, 9, 48, dtype=BYTE)[:, :, :37]], [1]),
-    (1, [some(131, 67, dtype=BYTE)[:, 3:], some(1, 1, dtype=BYTE)], [1, 1]),
-    (1, [some(3, 131, 67, dtype=BYTE)[:, 2:, 3:], some(1, 5, dtype=BYTE)], [1, 1]),
-    (2, [some(140, 26, dtype=BYTE)[:, 2:]], [1]),
-    (4, [some(131, 67, dtype=WORD), some(129, 41, dtype=WORD)], [1, 0]),
-    (4, [some(131, 67, dtype=WORD), some(3, 129, 41, dtype=WORD)], [0, 1]),
-    (1, [some(130, 67, dtype=BYTE), some(131, 29, dtype=BYTE)], [0, 1]),
+    ([some(200, 304, dtype=BYTE)], [1]),
+    ([some(131, 68, dtype=WORD), some(1, 4, dtype=WORD)], [1, 1]),
+    ([some(2, 9, 48, dtype=BYTE)[:, :, :37]], [1]),
+    ([some(131, 67, dtype=BYTE)[:, 3:], some(1, 1, dtype=BYTE)], [1, 1]),
+    ([some(3, 131, 67, dtype=BYTE)[:, 2:, 3:], some(1, 5, dtype=BYTE)], [1, 1]),
+    ([some(140, 26, dtype=BYTE)[:, 2:]], [1]),
+    ([some(131, 67, dtype=WORD), some(129, 41, dtype=WORD)], [1, 0]),
+    ([some(131, 67, dtype=WORD), some(3, 129, 41, dtype=WORD)], [0, 1]),
+    ([some(130, 67, dtype=BYTE), some(131, 29, dtype=BYTE)], [0, 1]),
 ]
 
 
 @pytest.mark.each_value(1)
-@pytest.mark.parametrize(("unit", "matrices", "transposed"), CASES, ids=map(str, range(len(CASES))))
-def test_columns_become_rows(unit, matrices, transposed):
-    kernel, same = copied(unit, matrices, transposed)
+@pytest.mark.parametrize(("matrices", "transposed"), CASES, ids=map(str, range(len(CASES))))
+def test_columns_become_rows(matrices, transposed):
+    kernel, same = copied(matrices, transposed)
     assert all(same) and not local_memory(kernel)
 
 
@@ -56,24 +57,24 @@ def test_columns_of_a_batch_with_one_row_each():
 
 @pytest.mark.parametrize("size", launches.ELEMENTS)
 def test_banks_of_shared_memory_have_no_conflicts(size):
-    """By the addresses that the kernel computes: of 32 lanes, in as many parts as have 128 bytes."""
-    per_vector, pitch = 16 // size, 128 * size
+    """Of 32 lanes, in as many parts as have 128 bytes, by the layouts."""
+    blocks = copies_.blocks_of(size)
+    rows, columns = blocks.shape
 
-    def address(column, byte):
-        return column * pitch + (byte ^ 16 * (column // per_vector))
+    def accesses(layout, shape, bytes_):
+        """The addresses that the lanes of a warp access at once."""
+        count = bytes_ // size
+        for lanes in zip(*(layout.lane_elements(lane, shape)[::count] for lane in range(32)), strict=True):
+            yield [blocks.memory.apply(at, (columns, 2 * rows), 8 * size)["m"] * size for at in lanes]
 
-    stored = [
-        [address(t % 8 * per_vector + i, t // 8 * 4 * size) for t in range(256)] for i in range(per_vector)
-    ]
-    loaded = [
-        [address(v // (8 * size), v % (8 * size) * 16) for v in range(first, first + 256)]
-        for first in range(0, 1024, 256)
-    ]
-    for accesses, bytes_ in ((stored, 4 * size), (loaded, 16)):
-        for access in accesses:
-            for first in range(0, 256, 128 // bytes_):
-                part = access[first : first + 128 // bytes_]
-                assert len({at % 128 // bytes_ for at in part}) == len(part)
+    for part, bytes_ in (
+        (accesses(blocks.turned, (columns, rows), 4 * size), 4 * size),
+        (accesses(blocks.lines, (columns // 2, 2 * rows), 16), 16),
+    ):
+        for access in part:
+            for first in range(0, 32, 128 // bytes_):
+                own = access[first : first + 128 // bytes_]
+                assert len({at % 128 // bytes_ for at in own}) == len(own)
 
 
 @pytest.fixture

@@ -348,15 +348,22 @@ def _compiling(kernel: Kernel) -> Iterator[None]:
 
 def copy_arguments(rows: Sequence[Rows]) -> tuple[list[ArrayView], dict[str, Any]]:
     """The arguments and the meta-parameters of the kernel that copies these rows."""
-    kept = [of.source.shape[-1] for of in rows if not of.size]
-    unit = gcd(_MOST_UNIT if kept else ROW_BYTES, *(of.source.row_alignment for of in rows), *kept)
+    elements = tuple(of.size or gcd(_MOST_UNIT, of.source.row_alignment, of.source.shape[-1]) for of in rows)
     meta = {
-        "sizes": tuple(of.size for of in rows),
-        "unit": unit,
+        "elements": elements,
+        "transposed": tuple(of.size > 0 for of in rows),
         "batched": any(of.source.shape[0] > 1 for of in rows),
         "wide": any(of.vectors > _MOST_NUMBERED for of in rows),
     }
-    return [view for of in (rows[0], rows[-1]) for view in (of.source, of.target)], meta
+    pairs = (rows[0], elements[0]), (rows[-1], elements[-1])
+    return [_in_elements(view, size) for of, size in pairs for view in (of.source, of.target)], meta
+
+
+def _in_elements(view: ArrayView, size: int) -> ArrayView:
+    """The view of bytes in integers of so many of them."""
+    *outer, last = view.shape
+    strides = (*(stride // size for stride in view.strides[:-1]), 1)
+    return replace(view, dtype=f"ui{8 * size}", shape=(*outer, last // size), strides=strides)
 
 
 def _plan_of_zeros(operands: Operands) -> OfZeros:

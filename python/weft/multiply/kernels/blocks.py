@@ -27,6 +27,12 @@ def hold_ctas(number):
     kernel.attributes[MIN_CTAS] = ir.IntegerAttr.get(w.i32.type, number)
 
 
+def divided(number, by):
+    """The quotient and the remainder of numbers that aren't negative."""
+    quotient = (number.to(w.u32) // by.to(w.u32)).to(w.i32)
+    return quotient, number - quotient * by
+
+
 def warpgroup():
     """The number of the thread's warpgroup."""
     return w.thread() // WARPGROUP

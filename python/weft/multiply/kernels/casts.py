@@ -31,12 +31,6 @@ def _tiles(x):
     return w.ceil_div(x.rows, SIDE), w.ceil_div(x.columns, SIDE)
 
 
-def _divided(number, by):
-    """The quotient and the remainder of numbers that aren't negative."""
-    quotient = (number.to(w.u32) // by.to(w.u32)).to(w.i32)
-    return quotient, number - quotient * by
-
-
 @w.inline
 def _load(x, row, column):
     """The tile that begins here, as f32. Outside of the matrix, it has other elements of the same row and
@@ -133,7 +127,7 @@ def maxima(x: w.In["rows columns"], partials: w.Out["count lines", w.f32], per_c
     total = {"tensor": down * across, "row": across, "column": down}[by]
     found = [w.f32(0) for _ in range(OWN)]
     for number in w.range(chunk * per_cta, w.minimum(chunk * per_cta + per_cta, total)):
-        i, j = _divided(number, across) if by == "tensor" else (line, number)
+        i, j = blocks.divided(number, across) if by == "tensor" else (line, number)
         if by == "column":
             i, j = j, i
         others = _of_each(_magnitudes(_load(x, i * SIDE, j * SIDE)), columns=by == "column")
@@ -175,7 +169,7 @@ def cast(
     "tensor", "row", "column", "group" or "block" of x. Those of groups are by columns; those of tensors and
     lines are in one row.
     """
-    i, j = _divided(w.cta(0), _tiles(x)[1])
+    i, j = blocks.divided(w.cta(0), _tiles(x)[1])
     row, column, own = i * SIDE, j * SIDE, i * SIDE + blocks.warpgroup() * _ROWS
     memory = _BLOCKS.shared(kept.dtype) if transposes else None
     shared = w.shared(1, SIDE, w.f32) if by in ("row", "column", "group") else None
