@@ -48,8 +48,12 @@ def gemm_nvfp4(
         with w.one_thread():
             for x, y in w.tiles():
                 for k in w.range(0, a.columns, BK):
-                    of_a, of_b = a_scales[x * BM, k], b_scales[y * BN, k]
-                    ring.fill(a=a[x * BM, k], b=b[y * BN, k], a_scales=of_a, b_scales=of_b)
+                    ring.fill(
+                        a=a[x * BM, k],
+                        b=b[y * BN, k],
+                        a_scales=a_scales[x * BM, k],
+                        b_scales=b_scales[y * BN, k],
+                    )
         with w.one_thread(warp=1):
             for _, y in w.tiles():
                 first = y * BN % 128  # the tile's columns in the first tile of scales

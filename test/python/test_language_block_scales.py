@@ -11,6 +11,7 @@ import pytest
 import weft
 import weft.language as w
 from weft import reference
+from weft.language.capture.tracing_state import keeping_variables
 
 ROOT = Path(__file__).resolve().parents[2]
 gemm_nvfp4 = runpy.run_path(str(ROOT / "examples" / "language_nvfp4_gemm.py"))["gemm_nvfp4"]
@@ -296,6 +297,23 @@ def test_chips_without_block_scales(tmp_path):
     ):
         message = f"{subject} need sm_100f, sm_100a, .*, got {arch}: convert the elements"
         language_mistakes.refused(tmp_path, f"def kernel():\n    {line}", message, {"w": w}, arch)
+
+
+def test_drawings_and_variables_for_a_debugger(tmp_path):
+    @w.kernel(arch="sm_100a")
+    def kernel():
+        ring = w.ring(2, a=(128, 128, w.e2m1), s=w.block_scales(128, 128, w.e4m3))
+        w.show(ring, file=tmp_path / "ring.svg")
+        with w.role(), ring.take() as x:
+            d = w.wait(w.gemm(x.a, x.a.T, a_scales=x.s, b_scales=x.s))
+            w.pin(d)
+        with w.role(), w.one_thread():
+            ring.lend()
+
+    with keeping_variables():
+        assert "kernel.x.s|shared|f8E4M3FN|128x8" in kernel.compile().ptx
+    drawing = (tmp_path / "ring.svg").read_text("utf-8")
+    assert "8192 bytes" in drawing and "1024 bytes" in drawing
 
 
 def test_rows_that_tma_does_not_expand():

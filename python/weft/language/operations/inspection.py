@@ -142,7 +142,7 @@ def _drawn(what: object) -> Svg:
 
 def _ring(ring: Ring) -> Svg:
     """The stages below each other: their buffers, as wide as they have bytes, and the barriers of each."""
-    sizes = {name: rows * columns * dtype.bytes for name, (rows, columns, dtype) in ring.kinds.items()}
+    sizes = {name: rows * columns * dtype.bits // 8 for name, (rows, columns, dtype) in ring.kinds.items()}
     total = sum(sizes.values())
     drawing = Svg(_LEFT + _WIDTH + 2 * _BARRIER + 16, _TOP + _HEIGHT * ring.stages + 12)
     title = f"ring of {ring.stages} stages of {total} bytes, taken by {ring.takers} warpgroup"
