@@ -11,7 +11,7 @@ from weft.isa.chips import WARPGROUP
 from weft.isa.tensor_map import ROW_BYTES
 from weft.language.capture import trace
 from weft.language.messages.mistakes import check_flag, mistake
-from weft.language.operations import flat_vectors, gathers, tensor_tiles
+from weft.language.operations import flat_vectors, gathers, row_copies, tensor_tiles
 from weft.language.operations.gathers import Gathered
 from weft.language.operations.maths import chosen
 from weft.language.operations.orders import ordered
@@ -197,9 +197,19 @@ def store(
 
     An index of an array may also be a fragment of i32, as for `w.load`.
 
+    Rows at a vector of row numbers are copied to a buffer, `w.store(x[rows, column], buffer)`, and from one,
+    `w.store(buffer, y[rows, column])`, 16 bytes of a lane at once. Rows must begin at multiples of 16 bytes.
+
     In `w.one_thread()`, `fragment` may also be a buffer, of a stage that the thread has taken. It waits until
     TMA has read the buffer.
     """
+    if isinstance(fragment, Gathered) and isinstance(to, Buffer) and via is None and rows is None:
+        row_copies.gather(fragment, to)
+        return
+    if isinstance(fragment, Buffer) and isinstance(to, Gathered) and via is None and rows is None:
+        check_written(to, fragment.dtype)
+        row_copies.scatter(fragment, to)
+        return
     if isinstance(fragment, Buffer):
         if not isinstance(to, Place) or via is not None or rows is not None:
             raise mistake(f"a buffer is stored to a tile of an array, without via and rows, got {to}")
