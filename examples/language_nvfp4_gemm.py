@@ -15,8 +15,8 @@ import weft.language as w
 def gemm_nvfp4(
     a: w.In[w.Array[w.e2m1], "m k"],
     b: w.In[w.Array[w.e2m1], "n k"],
-    a_scales: w.In[w.Array[w.e4m3], "m_tiles k_bytes"],
-    b_scales: w.In[w.Array[w.e4m3], "n_tiles k_bytes"],
+    a_scales: w.In[w.Scales[w.e4m3], "m k"],
+    b_scales: w.In[w.Scales[w.e4m3], "n k"],
     d: w.Out[w.Array[w.bf16], "m n"],
     alpha: w.f32,
     *,

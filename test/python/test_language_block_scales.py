@@ -21,8 +21,8 @@ gemm_nvfp4 = runpy.run_path(str(ROOT / "examples" / "language_nvfp4_gemm.py"))["
 def scaled(
     a: w.In["m k"],
     b: w.In["n k"],
-    a_scales: w.In["m_tiles k_bytes"],
-    b_scales: w.In["n_tiles k_bytes"],
+    a_scales: w.In[w.Scales, "m k"],
+    b_scales: w.In[w.Scales, "n k"],
     d: w.Out["m n", w.f32],
     *,
     M=128,
@@ -167,7 +167,7 @@ def test_tensors_of_pairs_of_elements():
     check(d.numpy(), a, b)
 
 
-PARAMETERS = "a: w.In['m k', w.e2m1], s: w.In['r c', w.e4m3], p: w.In['r d', w.e8m0]"
+PARAMETERS = "a: w.In['m k', w.e2m1], s: w.In[w.Scales[w.e4m3], 'm k'], p: w.In[w.Scales[w.e8m0], 'm k']"
 MISTAKES = r"""
 # depth .* must be a multiple of 64, .* got 100: use 128
 w.block_scales(128, 100, w.e4m3)
@@ -266,6 +266,19 @@ ring = w.ring(2, s=w.block_scales(128, 128, w.e8m0))
 with w.role():
     ring.fill(s=p[0, 64])
 
+# 's' must be filled from one of scales, w.Scales\[w.e8m0\], got a place in the array 'a' of w.e2m1
+ring = w.ring(2, s=w.block_scales(128, 128, w.e8m0))
+with w.role():
+    ring.fill(s=a[0, 0])
+
+# 'x' must be filled from an array of elements, got a place in the array 's' of w.e4m3
+ring = w.ring(2, x=(128, 128, w.e4m3))
+with w.role():
+    ring.fill(x=s[0, 0])
+
+# 's' has tiles of scales: use the sizes of the array that they scale
+s.rows
+
 # 's' has elements of w.e8m0, got .* of w.e4m3
 ring = w.ring(2, s=w.block_scales(128, 128, w.e8m0))
 with w.role():
@@ -276,6 +289,33 @@ with w.role():
 @pytest.mark.parametrize("code, message", language_mistakes.cases(MISTAKES, PARAMETERS))
 def test_mistakes_are_explained(code, message, tmp_path):
     language_mistakes.refused(tmp_path, code, message, {"w": w}, "sm_100a")
+
+
+def test_arrays_of_scales():
+    a, b = (quantized("nvfp4", rows, 192, rows) for rows in (130, 40))
+    d, vector = np.zeros((130, 40), np.float32), a.tiled_scales.reshape(-1)  # as PyTorch has them
+    scaled.emulate(a.elements, b.elements, vector, b.tiled_scales, d, K=64)
+    check(d, a, b)
+    for wrong, message in (
+        (a.scales, "'a_scales' must have the 3072 scales of 2 x 1536 in the 128x4 layout, got 130 x 12"),
+        (a.tiled_scales.T, "'a_scales' must be contiguous"),
+        (a.tiled_scales.astype(np.float32), "'a_scales' must have the sizes|block scales must be of one of"),
+    ):
+        with pytest.raises(weft.WeftError, match=message):
+            scaled.emulate(a.elements, b.elements, wrong, b.tiled_scales, d, K=64)
+
+    @w.kernel(arch="sm_100a")
+    def alone(x: w.In["m k", w.e2m1], scales: w.In[w.Scales[w.e4m3], "m n"]):
+        pass
+
+    with pytest.raises(weft.WeftError, match="'scales' has scales of an array of m n, got none with n"):
+        alone.emulate(a.packed, a.tiled_scales)
+    with pytest.raises(
+        weft.WeftError, match=r"w.Scales: the element type must be w.e8m0 or w.e4m3, got w\.f32"
+    ):
+        w.Scales[w.f32]
+    with pytest.raises(weft.WeftError, match="scales are read, and those of a matrix, got 'm k'"):
+        w.Out[w.Scales[w.e4m3], "m k"]
 
 
 def test_chips_with_other_products(tmp_path):

@@ -92,8 +92,8 @@ def test_clusters_of_pairs(ctas, shape, dtype, meta):
 def nvfp4(
     a: w.In["m k", w.e2m1],
     b: w.In["n k", w.e2m1],
-    a_scales: w.In["m_tiles bytes", w.e4m3],
-    b_scales: w.In["n_tiles bytes", w.e4m3],
+    a_scales: w.In[w.Scales[w.e4m3], "m k"],
+    b_scales: w.In[w.Scales[w.e4m3], "n k"],
     d: w.Out["m n", w.f32],
     *,
     N=128,

@@ -13,7 +13,7 @@ inf = float("inf")
 _MODULES = {
     "calls.grids": "ceil_div",
     "calls.kernels": "KernelFunction inline kernel",
-    "calls.signatures": "Array In Out",
+    "calls.signatures": "Array In Out Scales",
     "calls.torch_operator": "torch_op",
     "operations.atomics": (
         "atomic_add atomic_and atomic_cas atomic_max atomic_min atomic_or atomic_xchg atomic_xor"

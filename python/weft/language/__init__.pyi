@@ -20,7 +20,7 @@ __all__ += ["atomic_and", "atomic_cas", "atomic_max", "atomic_min", "atomic_or",
 __all__ += ["await_signals", "barrier", "bf16", "by_lanes", "ceil", "ceil_div", "check", "clear_rows"]
 __all__ += ["cluster_arrive", "cluster_barrier", "cluster_rank", "cluster_wait", "column", "convert", "cos"]
 __all__ += ["cta", "ctas", "cumsum", "dequantize_int4", "e4m3", "e5m2", "erf", "exp", "exp2", "f16", "f32"]
-__all__ += ["block_scales", "e2m1", "e2m3", "e3m2", "e8m0"]
+__all__ += ["Scales", "block_scales", "e2m1", "e2m3", "e3m2", "e8m0"]
 __all__ += ["f64", "fence", "floor", "from_lanes", "full", "gelu", "gemm", "i1", "i8", "i16", "i32", "i64"]
 __all__ += ["inf", "inline", "int4_weights", "interleaved", "kernel", "lane_parts", "last", "load"]
 __all__ += ["load_column", "load_contiguous", "load_row", "log", "log2", "max", "maximum", "min", "minimum"]
@@ -162,6 +162,7 @@ class Matrix(Generic[_T]):
     def __setitem__(self, indices: _Index | tuple[_Index, ...], value: _Number) -> None: ...
 
 Array = Matrix
+Scales = Matrix
 
 class Buffer:
     """A tile in shared memory, or a part of one."""

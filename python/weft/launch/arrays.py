@@ -185,6 +185,24 @@ class ArrayView:
         return replace(self, shape=tuple(shape), strides=tuple(strides), dtype=dtype, packed=True)
 
 
+def as_scales(subject: str, view: ArrayView, scale: str, shape: tuple[int, ...]) -> ArrayView:
+    """The view of scales as a matrix of tiles of this shape, or of its last two sizes if it is of a batch.
+    The array may have any shape with as many scales. Raises WeftError for another number of them, or where
+    they aren't contiguous.
+    """
+    found = next((each for each in (shape, shape[-2:]) if math.prod(view.shape) == math.prod(each)), None)
+    if found is None:
+        wanted, got = (" x ".join(map(str, each)) for each in (shape, view.shape))
+        raise WeftError(
+            f"{subject} must have the {math.prod(shape)} scales of {wanted} in the 128x4 layout, got "
+            f"{got}: weft.tiled_scales makes them of a scale for each group"
+        )
+    steps = zip(view.shape, view.strides, contiguous_strides(view.shape), strict=True)
+    if not all(size == 1 or stride == step for size, stride, step in steps):
+        raise WeftError(f"{subject} must be contiguous, got strides {view.strides}")
+    return replace(view, shape=found, strides=contiguous_strides(found), dtype=scale)
+
+
 class Planned(ArrayView):
     """An array without memory yet: it gets an address when the planned launch runs."""
 

@@ -4,7 +4,6 @@ of arrays that have their types under other names (bytes) or in other shapes (sc
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import prod
 from numbers import Integral
 
 from weft.dialects.element_types import PTX_INPUTS, PTX_PACKED, PTX_SCALES
@@ -170,21 +169,3 @@ def are_words(name: str, view: ArrayView, kinds: tuple[Kind, Kind] | None, block
             f"{view.dtype}"
         )
     return True
-
-
-def tiles(name: str, view: ArrayView, scale: str, shape: tuple[int, ...]) -> ArrayView:
-    """The view of scales as a matrix of tiles of this shape, or of its last two sizes if it is of a batch.
-    The array may have any shape with as many scales. Raises WeftError for another number of them, or where
-    they aren't contiguous.
-    """
-    found = next((each for each in (shape, shape[-2:]) if prod(view.shape) == prod(each)), None)
-    if found is None:
-        wanted, got = (" x ".join(map(str, each)) for each in (shape, view.shape))
-        raise WeftError(
-            f"weft.matmul: {name} must have the {prod(shape)} scales of {wanted} in the 128x4 layout, got "
-            f"{got}: weft.tiled_scales makes them of a scale for each group"
-        )
-    steps = zip(view.shape, view.strides, arrays.contiguous_strides(view.shape), strict=True)
-    if not all(size == 1 or stride == step for size, stride, step in steps):
-        raise WeftError(f"weft.matmul: {name} must be contiguous, got strides {view.strides}")
-    return replace(view, shape=found, strides=arrays.contiguous_strides(found), dtype=scale)

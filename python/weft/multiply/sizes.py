@@ -122,7 +122,7 @@ class Sizes:
             shape = self.of_array(name, scale)
             if len(self.leading) > 1:
                 shape = (self.products, *shape[-2:])
-            return library, block_formats.tiles(name, view, scale, shape)
+            return library, arrays.as_scales(f"weft.matmul: {name}", view, scale, shape)
         columns = not words and self.has_columns(name, view)
         shape, given = self.of_array(name, WORD if words else "f32", block if words else 0, columns), view
         by_columns = words or columns or name == "scale_a"

@@ -11,7 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from weft.dialects.element_types import PTX_SCALES
 from weft.errors import WeftError, about
+from weft.isa import block_scales
 from weft.language.calls.grids import ArraySizes, numbers_of
 from weft.language.calls.signatures import ArrayArgument, Signature
 from weft.language.values.dtypes import DType, i8, u8
@@ -39,7 +41,37 @@ def as_elements(signature: Signature, values: Sequence[object]) -> list[object]:
             result[number] = value.view(torch.uint8 if kind.dtype == u8 else torch.int8)
         else:
             result[number] = replace(arrays.view(value), dtype=(u8 if kind.dtype == u8 else i8).name)
-    return result
+    return _with_scales(signature, result)
+
+
+def _with_scales(signature: Signature, values: list[object]) -> list[object]:
+    """The arguments, with each array of block scales as rows of tiles. Raises WeftError for another number of
+    scales than that of the array with the same sizes.
+    """
+    kinds = {name: kind for name, kind in signature.arguments.items() if isinstance(kind, ArrayArgument)}
+    if not any(kind.scaled for kind in kinds.values()):
+        return values
+    sizes, views = dict[str, tuple[int, str]](), dict[str, ArrayView]()
+    for number, name in enumerate(signature.arguments):
+        value = values[number]
+        if name not in kinds or value is None or isinstance(value, (DType, str)):
+            continue
+        views[name] = view = signature.view(name, value)
+        if not kinds[name].scaled and len(view.shape) == kinds[name].rank:
+            signature.add_sizes(name, view.shape, sizes)
+    for name, view in views.items():
+        if not (scaled := kinds[name].scaled) or view.dtype not in PTX_SCALES:
+            continue
+        subject = f"kernel {signature.name}: '{name}'"
+        if missing := [each for each in scaled if each not in sizes]:
+            raise WeftError(
+                f"{subject} has scales of an array of {' '.join(scaled)}, got none with {missing[0]}"
+            )
+        *outer, rows, depth = (sizes[each][0] for each in scaled)
+        groups = -(-depth // block_scales.group_of(PTX_SCALES[view.dtype]))
+        tiles = arrays.as_scales(subject, view, view.dtype, (*outer, *block_scales.tiles(rows, groups)))
+        values[list(signature.arguments).index(name)] = tiles
+    return values
 
 
 def _floats(value: object, name: str, wanted: DType | None) -> object:

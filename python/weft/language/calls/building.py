@@ -165,7 +165,9 @@ def _arguments(
         value = values[number]
         if isinstance(kind, ArrayArgument):
             rows = special.aligned[number], special.whole[number]
-            result.append(Matrix(value, name, kind.sizes, _known(kind, meta), *rows, kind.writes))
+            result.append(
+                Matrix(value, name, kind.sizes, _known(kind, meta), *rows, kind.writes, kind.scaled)
+            )
         else:
             result.append(Scalar(value))
     return result

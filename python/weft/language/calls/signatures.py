@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from numbers import Integral
 
 from weft.compiler.launch_record import ScalarArgument
+from weft.dialects.element_types import PTX_SCALES
 from weft.errors import Diagnostic, Location, WeftError, about, shown
 from weft.isa.chips import LANES
 from weft.isa.launch_limits import MOST_THREADS
@@ -27,6 +28,8 @@ class ArrayArgument:
     sizes: tuple[str, ...]
     dtype: DType | None
     writes: bool
+    scaled: tuple[str, ...] = ()
+    """The sizes of the array whose block scales it has."""
 
     @property
     def rank(self) -> int:
@@ -36,14 +39,19 @@ class ArrayArgument:
 
 @dataclass(frozen=True)
 class ArrayKind:
-    """`w.Array`, or `w.Array[w.bf16]`, in an annotation that type checkers understand."""
+    """`w.Array`, or `w.Array[w.bf16]`, in an annotation that type checkers understand, or `w.Scales`."""
 
     dtype: DType | None = None
+    of_scales: bool = False
 
     def __getitem__(self, dtype: object) -> "ArrayKind":
         if not isinstance(dtype, DType):
-            raise WeftError(f"w.Array: the element type must be one of w, {instead_of(dtype)}")
-        return ArrayKind(dtype)
+            name = "w.Scales" if self.of_scales else "w.Array"
+            raise WeftError(f"{name}: the element type must be one of w, {instead_of(dtype)}")
+        if self.of_scales and dtype.name not in PTX_SCALES:
+            legal = " or ".join(str(DTYPES[name]) for name in PTX_SCALES)
+            raise WeftError(f"w.Scales: the element type must be {legal}, got {dtype}")
+        return ArrayKind(dtype, self.of_scales)
 
 
 _SIZE = re.compile(r"[A-Za-z_]\w*|[1-9]\d*", re.ASCII)
@@ -76,11 +84,18 @@ class _Kind:
             raise WeftError(f"{self._name}: the element type must be one of w, {instead_of(dtype)}")
         if dtype == i1:
             raise WeftError(f"{self._name}: the element type can't be {i1}: elements of bool arrays are {i8}")
+        if isinstance(pair[0], ArrayKind) and pair[0].of_scales:
+            if self._writes or len(names) < 2:
+                raise WeftError(f"{self._name}: scales are read, and those of a matrix, got {sizes!r}")
+            tiles = *names[:-2], f"{names[-2]} tiles", f"{names[-1]} bytes"
+            return ArrayArgument(tiles, dtype, self._writes, names)
         return ArrayArgument(names, dtype, self._writes)
 
 
 Array: object = ArrayKind()
 """An array in an annotation that type checkers understand: `w.In[w.Array[w.bf16], "m k"]`."""
+Scales: object = ArrayKind(of_scales=True)
+"""The block scales of an array with these sizes, in the 128x4 layout: `w.In[w.Scales[w.e4m3], "m k"]`."""
 In: object = _Kind("w.In", writes=False)
 """An array that the kernel reads: `w.In["m k", w.bf16]`. Without a type it takes that of the array. Type
 checkers understand the same as `w.In[w.Array[w.bf16], "m k"]`.

@@ -152,10 +152,9 @@ def block_scales_of(rows: int, depth: int, dtype: DType) -> ScaleKind:
     """The buffer of a ring with the scales of an operand's tile of rows x depth (for B, of columns x depth):
     `w.ring(4, a=(128, 256, w.e2m1), a_scales=w.block_scales(128, 256, w.e4m3), …)`.
 
-    16 elements along K share a scale of `w.e4m3` (nvfp4), 32 one of `w.e8m0` (mxfp8, mxfp6, mxfp4). Arrays of
-    scales have the 128x4 layout of cuBLAS and PyTorch, ceil(rows / 128) x 512 * ceil(groups / 4).
-    `ring.fill` takes the place of the operand's first element: `a=a[row, k], a_scales=scales[row, k]`. The
-    stage then has the scales from the last multiple of 128 rows on.
+    16 elements along K share a scale of `w.e4m3` (nvfp4), 32 one of `w.e8m0` (mxfp8, mxfp6, mxfp4).
+    `ring.fill` takes the place of the operand's first element in an array of `w.Scales`: `a=a[row, k],
+    a_scales=scales[row, k]`. The stage then has the scales from the last multiple of 128 rows on.
     """
     check_chip("block scales")
     if not isinstance(dtype, DType) or dtype.name not in PTX_SCALES:

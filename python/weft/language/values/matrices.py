@@ -40,6 +40,8 @@ class Matrix(Fixed, Foreign):
     whole: bool
     """Whether its rows begin at multiples of 16 bytes, and are such multiples."""
     writes: bool
+    scaled: tuple[str, ...] = ()
+    """The sizes of the array whose block scales it has, in tiles."""
 
     @property
     def dtype(self) -> DType:
@@ -58,6 +60,8 @@ class Matrix(Fixed, Foreign):
 
     def size(self, dimension: int | str) -> Any:
         """Returns a size by its number or by its name."""
+        if self.scaled:
+            raise mistake(f"'{self.name}' has tiles of scales: use the sizes of the array that they scale")
         if isinstance(dimension, str):
             if dimension not in self.sizes:
                 raise mistake(f"'{self.name}' has the sizes {', '.join(self.sizes)}, got '{dimension}'")
@@ -89,7 +93,7 @@ class Matrix(Fixed, Foreign):
 
     def __getitem__(self, indices: object) -> "TilePlace | Gathered":
         checked = self._indices(indices)
-        if self.dtype in COPIED:
+        if self.dtype in COPIED or self.scaled:
             return CopiedPlace(self, checked)
         if any(isinstance(each, Fragment) for each in checked):
             return gathered(self, checked)

@@ -157,6 +157,11 @@ class Ring(carried.Fixed, trace.Positions):
                 raise mistake(
                     f"'{name}' must be filled from an element of an array, as a[row, k], got {shown(place)}"
                 )
+            if bool(place.matrix.scaled) != isinstance(self.kinds[name], ScaleKind):
+                needed = (
+                    "an array of elements" if place.matrix.scaled else f"one of scales, w.Scales[{dtype}]"
+                )
+                raise mistake(f"'{name}' must be filled from {needed}, got {place}")
             if place.dtype != dtype:
                 raise mistake(f"'{name}' has elements of {dtype}, got {place} of {place.dtype}")
 
