@@ -11,7 +11,7 @@ from weft import WeftError
 
 FP8 = {"f8E4M3FN": (ml_dtypes.float8_e4m3fn, 448), "f8E5M2": (ml_dtypes.float8_e5m2, 57344)}
 SOURCES = {"f32": np.float32, "bf16": ml_dtypes.bfloat16, "f16": np.float16}
-SCALES = ("tensor", "row", "column", "group", "block")
+SCALES = ("row", "tensor", "column", "group", "block")
 SHAPES = [(1, 1), (7, 130), (129, 257)]
 LEAST = np.float32(2.0**-100)
 

@@ -4,8 +4,10 @@ from collections.abc import Iterable, Sequence
 from functools import reduce
 
 from weft.language.operations.gathers import Gathered
+from weft.language.operations.loads import rows_of
 from weft.language.values.coordinates import of_lanes
 from weft.language.values.fragments import Fragment, spread
+from weft.language.values.matrices import Place
 from weft.language.values.scalars import Scalar
 from weft.layout import Layout
 from weft.mlir import arith, ir, llvm, vector
@@ -18,16 +20,16 @@ _BELOW = arith.CmpIPredicate.ult  # so that negative numbers are not
 _Index = tuple[ir.Value, ...]
 
 
-def load(source: Gathered, shape: tuple[int, int], layout: Layout) -> Fragment:
-    """Loads a tile of parts of rows, which are in order, or begin at columns of their own if the last index
-    is a vector of rows, too. In place of what is outside of the array, there are other elements of it.
+def load(source: Place | Gathered, shape: tuple[int, int], layout: Layout) -> Fragment:
+    """Loads a tile from its first element on, or one of parts of rows that begin at columns of their own, of
+    which all indices are vectors of rows. In place of what is outside of the array, it has other elements.
     """
     return _Runs(source, shape, layout).load()
 
 
-def store(fragment: Fragment, to: Gathered) -> None:
-    """Stores a tile of parts of rows to an array whose rows begin and end at multiples of what a lane stores
-    at once, but not those outside of it.
+def store(fragment: Fragment, to: Place | Gathered) -> None:
+    """Stores such a tile to an array whose rows begin and end at multiples of what a lane stores at once, but
+    not what is outside of it.
     """
     _Runs(to, fragment.shape, fragment.layout).store(fragment)
 
@@ -35,7 +37,9 @@ def store(fragment: Fragment, to: Gathered) -> None:
 class _Runs:
     """The elements of a lane, by runs that it accesses at once."""
 
-    def __init__(self, of: Gathered, shape: tuple[int, ...], layout: Layout) -> None:
+    def __init__(self, of: Place | Gathered, shape: tuple[int, ...], layout: Layout) -> None:
+        self.in_order = isinstance(of, Place)
+        of = rows_of(of, shape, layout) if isinstance(of, Place) else of
         self.of, self.shape, self.layout, self.array = of, shape, layout, of.matrix.value
         self.element, self.bytes = addresses.stored_type(of.dtype.type), of.dtype.bytes
         self.width = min(registers.run(layout, shape), BYTES // self.bytes)
@@ -97,8 +101,7 @@ class _Runs:
         if aligned:
             columns = dict.fromkeys(run[-1] for run in runs)
             conditions += [emit.equal(emit.bit_and(each, self.width - 1), 0) for each in columns]
-        in_order = not isinstance(self.of.indices[-1], Fragment)
-        for each in (starts[0], starts[-1]) if in_order else starts:
+        for each in (starts[0], starts[-1]) if self.in_order else starts:
             first = _number(each if aligned else _first(each))
             reach = arith.addi(first, _i64(BYTES if aligned else 2 * BYTES))
             conditions += [arith.cmpi(most, begin, first), arith.cmpi(most, reach, end)]

@@ -10,7 +10,7 @@ from weft.dialects.launch_contract import MIN_CTAS
 from weft.dialects.tile import BufferType, FragmentType
 from weft.isa.chips import LANES, WARPGROUP
 from weft.isa.tensor_map import ROW_BYTES
-from weft.language.operations import loads, runs
+from weft.language.operations import runs
 from weft.language.values.buffers import Buffer
 from weft.language.values.fragments import Fragment
 from weft.layout import Layout
@@ -36,11 +36,6 @@ def divided(number, by):
 def warpgroup():
     """The number of the thread's warpgroup."""
     return w.thread() // WARPGROUP
-
-
-def store(t, to, at):
-    """Stores the tile of a warpgroup to an array whose rows are whole vectors."""
-    runs.store(t, loads.rows_of(to[at], t.shape, t.layout))
 
 
 @dataclass(frozen=True)
@@ -90,11 +85,9 @@ class Blocks:
         text = f"{self.shape[1] // 8 * lanes // LANES},4,{LANES // lanes},{lanes},{vector}"
         return Layout.parse(f"S[({text}):({vector},1@warpid,{lanes}@laneid,1@laneid,1)]")
 
-    def load(self, x, at):
-        """The tile of a warpgroup that begins at these indices of an array. Outside of the array, it has
-        other elements.
-        """
-        return runs.load(loads.rows_of(x[at], self.shape, self.layout), self.shape, self.layout)
+    def load(self, first):
+        """The tile of a warpgroup from an element of an array on, as `runs.load`."""
+        return runs.load(first, self.shape, self.layout)
 
     def shared(self, dtype):
         """The buffer of a transposed tile."""

@@ -9,6 +9,7 @@ within a tile; they need only the second launch.
 import weft.language as w
 from weft.dialects import tile
 from weft.isa.chips import LANES
+from weft.language.operations import runs
 from weft.language.values.fragments import Fragment
 from weft.language.values.scalars import Scalar
 from weft.layout import Layout
@@ -36,7 +37,7 @@ def _load(x, row, column):
     """The tile that begins here, as f32. Outside of the matrix, it has other elements of the same row and
     column.
     """
-    t = _BLOCKS.load(x, (row + blocks.warpgroup() * _ROWS, column))
+    t = _BLOCKS.load(x[row + blocks.warpgroup() * _ROWS, column])
     if (x.columns - column < SIDE) & (x.columns % OWN != 0):  # what follows the row in memory
         t = w.where(w.column(t) < x.columns - column, t, 0.0)
     return t.to(w.f32)
@@ -184,11 +185,11 @@ def cast(
         return scale, 1.0 / scale
 
     def keep(t):
-        blocks.store(t.to(kept.dtype), kept, (own, column))
+        runs.store(t.to(kept.dtype), kept[own, column])
 
     def transpose(t):
         lines, first = _BLOCKS.transposed(t.to(kept.dtype), memory)
-        blocks.store(lines, transposed, (column + first, row))
+        runs.store(lines, transposed[column + first, row])
 
     blocks.hold_ctas(2 if by == "group" or x.dtype == w.f32 else 3)
     values = _load(x, row, column)

@@ -61,9 +61,9 @@ def _transpose(cta, source, to, tile, memory):
     member, cta = blocks.divided(cta, down * across)
     i, j = blocks.divided(cta, across)
     row, column = i * _ROWS, j * width
-    own = tile.load(source, (member, row + blocks.warpgroup() * tile.shape[0], column))
+    own = tile.load(source[member, row + blocks.warpgroup() * tile.shape[0], column])
     rows, first = tile.transposed(own, memory)
-    blocks.store(rows, to, (member, column + first, row))
+    runs.store(rows, to[member, column + first, row])
 
 
 @w.kernel(grid=_grid, threads=THREADS, dependent=True)
