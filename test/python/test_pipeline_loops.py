@@ -131,6 +131,7 @@ gpu.module @m [#nvvm.target<chip = "{chip}">] {{
 """
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("chip", ["sm_90a", "sm_80", "sm_100a", "sm_120"])
 @pytest.mark.parametrize(
     ("tile", "transpose", "first", "kind", "stages", "persistent"),
@@ -173,6 +174,7 @@ def test_products_of_any_size(chip, tile, transpose, first, kind, stages, persis
         assert np.allclose(d, expected, atol=0.05 if kind == "f32" else 1e-3)
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("chip", ["sm_90a", "sm_80"])
 @pytest.mark.parametrize("columns", [64, 128])
 def test_attention_with_a_mask_and_a_bias(chip, columns):
