@@ -96,6 +96,48 @@ def test_gathered_rows_are_multiplied(arch, seed):
     assert np.array_equal(y, x[index].astype(float) @ b.T.astype(float))
 
 
+@w.kernel(grid=lambda y, N: (w.ceil_div(y.rows, 64), w.ceil_div(y.columns, N)))
+def by_tma(
+    x: w.In["m k", w.bf16],
+    index: w.In["tokens", w.i32],
+    b: w.In["n k", w.bf16],
+    y: w.Out["tokens n", w.f32],
+    *,
+    N=64,
+):
+    ring, row, column = w.ring(2, a=(64, 64, w.bf16), b=(N, 64, w.bf16)), w.cta(0) * 64, w.cta(1) * N
+    with w.role():
+        sums = w.zeros((64, N))
+        for _ in w.range(0, x.columns, 64):
+            with ring.take() as stage:
+                sums = w.wait(w.gemm(stage.a, stage.b.T, sums))
+        w.store(sums, y[row, column])
+    with w.role(), w.one_thread():
+        for k in w.range(0, x.columns, 64):
+            ring.fill(a=x.at_rows(index[row], k), b=b[column, k])
+
+
+@pytest.mark.each_value(1)
+@pytest.mark.parametrize("arch", ["sm_100a", "sm_120a"])
+@pytest.mark.parametrize("seed", [None, 1])
+def test_tma_gathers_rows(arch, seed):
+    rng = np.random.default_rng(0)
+    x, b = (rng.integers(-3, 4, (rows, 200)).astype(ml_dtypes.bfloat16) for rows in (50, 72))
+    index, y = rng.integers(0, 50, 100, dtype=np.int32), np.zeros((100, 72), np.float32)
+    index[[5, 70]] = -1, 50  # of rows that there aren't
+    assert not by_tma.emulate(x, index, b, y, arch=arch, seed=seed).findings
+    wanted = x[index % 50].astype(float) @ b.T.astype(float)
+    wanted[[5, 70]] = 0
+    assert np.array_equal(y, wanted)
+    assert ".tile::gather4." in by_tma.compile(arch=arch).ptx
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+def test_chips_without_such_copies_say_what_to_do(arch):
+    with pytest.raises(weft.WeftError, match=r"rows at indices on sm_100 or later, got .*: else"):
+        by_tma.compile(arch=arch)
+
+
 @pytest.mark.parametrize(
     ("arch", "dtype", "shape", "columns", "message"),
     [

@@ -122,7 +122,7 @@ class Trace:
     multiplier: Any = None  # how tiles are multiplied
     rings: list[Positions] = field(default_factory=list)
     first_barriers: ir.OpView | None = None  # the operation that makes the first ring
-    maps: dict[tuple[ir.Value, ir.Type], ir.Value] = field(default_factory=dict)
+    maps: dict[tuple[object, ...], ir.Value] = field(default_factory=dict)
     groups: int = 0  # of asynchronous products that were started
     finished: int = 0  # of these, the first ones, that were waited for
     meetings: list[ir.Block] = field(default_factory=list)  # the blocks of code in which warpgroups met

@@ -8,6 +8,8 @@ from typing import Any, NoReturn
 from weft import mlir
 from weft.dialects import tile
 from weft.errors import shown
+from weft.isa.chips import describe
+from weft.isa.cluster_features import GATHER
 from weft.isa.tensor_map import ROW_BYTES
 from weft.language.capture import trace
 from weft.language.capture.carried import Fixed
@@ -75,6 +77,24 @@ class Matrix(Fixed, Foreign):
         dimension %= self.rank
         constant = self.known[dimension]
         return Scalar(matrices.size(self.value, dimension)) if constant is None else constant
+
+    def at_rows(self, index: object, column: object = 0) -> "RowsPlace":
+        """Parts of rows for `ring.fill`, from a column on: `x.at_rows(index[i], column)` has those of rows
+        `index[i]`, `index[i + 1]` and so on, with zeros for numbers of rows that there aren't, or beyond the
+        end of `index`, an array of i32 (`cp.async.bulk.tensor` with `.tile::gather4`).
+        """
+        chip = trace.current().chip
+        if chip not in GATHER.chips:
+            raise mistake(
+                f"TMA copies rows at indices on {describe(GATHER.chips)}, got {chip}: elsewhere, "
+                "w.store(x[rows, column], stage.a) copies them in a role that writes a ring (ring.write)"
+            )
+        if not isinstance(index, Place) or index.matrix.rank != 1 or index.dtype != i32 or self.rank != 2:
+            raise mistake(
+                f"x.at_rows expects a matrix x and an element of an array of {i32} of one dimension, got "
+                f"{self} and {index}"
+            )
+        return RowsPlace(self, index, as_scalar(column, i32))
 
     @property
     def rows(self) -> Scalar:
@@ -243,6 +263,22 @@ class TilePlace:
                 f"the array wider, to a multiple of {elements} elements of {self.dtype}, and pass a view of "
                 "its columns; or copy by w.load, in a role that writes the stages of a ring (ring.write)"
             )
+
+
+class RowsPlace(TilePlace):
+    """Parts of rows whose numbers are in an array."""
+
+    def __init__(self, matrix: Matrix, index: "Place", column: Scalar) -> None:
+        super().__init__(matrix, (as_scalar(0, i32), column))
+        self.index = index
+
+    def map(self, buffer: ir.Type, chunk: int = 0) -> ir.Value:
+        self.check_aligned(columns=True)
+        maps, key = trace.current().maps, (self.matrix.value, buffer, "indexed")
+        if key not in maps:
+            with trace.current().at_entry():
+                maps[key] = tile.tensor_map(self.matrix.value, buffer, indexed=True)
+        return maps[key]
 
 
 class Place(TilePlace, Loaded):

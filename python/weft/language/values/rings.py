@@ -15,7 +15,7 @@ from weft.ir import callers
 from weft.isa.chips import WARPGROUP, WARPS
 from weft.isa.suggest import did_you_mean
 from weft.isa.tcgen05.control import ALLOC
-from weft.isa.tensor_map import BOX_ALIGNMENT, SWIZZLED_ROWS
+from weft.isa.tensor_map import BOX_ALIGNMENT, GATHERED_ROWS, SWIZZLED_ROWS
 from weft.language.calls.signatures import ALIGNMENT
 from weft.language.capture import carried, trace
 from weft.language.messages.mistakes import check_flag, mistake
@@ -24,7 +24,7 @@ from weft.language.values.block_scales import BlockScales, ScaleKind
 from weft.language.values.bounds import may_begin_before
 from weft.language.values.buffers import Buffer, buffer_type, check_room, stages_complaint
 from weft.language.values.dtypes import DType, e2m1, e2m3, e3m2, e4m3, e5m2
-from weft.language.values.matrices import TilePlace
+from weft.language.values.matrices import RowsPlace, TilePlace
 from weft.language.values.stages import Slot, Takers
 from weft.mlir import ir, nvvm
 from weft.passes.builders import emit, thread_ids
@@ -164,6 +164,11 @@ class Ring(carried.Fixed, trace.Positions):
                 raise mistake(f"'{name}' must be filled from {needed}, got {place}")
             if place.dtype != dtype:
                 raise mistake(f"'{name}' has elements of {dtype}, got {place} of {place.dtype}")
+            if isinstance(place, RowsPlace) and (name in self._shared or rows % GATHERED_ROWS):
+                raise mistake(
+                    f"'{name}' must have a multiple of {GATHERED_ROWS} rows, and not be shared, to be filled "
+                    f"from rows at indices, got {rows}"
+                )
 
     def _check_parts(self, name: str, count: int) -> None:
         """Raises WeftError for parts of a buffer that don't begin where its swizzle does, or TMA writes."""
@@ -200,6 +205,13 @@ class Ring(carried.Fixed, trace.Positions):
         if isinstance(kind := self.kinds[name], ScaleKind):
             source, row, column = kind.place(place, part.type)
             self._copies.append(tile.copy_async(source, row, column, part, barrier=barrier))
+            return
+        if isinstance(place, RowsPlace):
+            first, column = place.index.indices[0].value, place.corner[1]
+            numbers = place.index.matrix.value
+            self._copies.append(
+                tile.gather_async(place.map(part.type), numbers, first, column, part, barrier)
+            )
             return
         if name not in self._shared:
             copy = tile.copy_async(place.map(part.type), *place.corner, part, barrier=barrier)
