@@ -224,8 +224,8 @@ b = w.shared(64, 64, w.bf16)
 with w.role():
     w.gemm(w.load(x[0, 0], (64, 64)), b)
 
-# a of w.gemm must have elements of one of w.f16, w.bf16, w.f32, w.e4m3, w.e5m2, .*, w.u8, got w.f64
-a = w.shared(64, 64, w.f64)
+# a of w.gemm must have elements of one of w.f64, w.f16, .*, w.i8, w.u8, got w.i64
+a = w.shared(64, 64, w.i64)
 with w.role():
     w.gemm(a, a)
 
