@@ -49,7 +49,7 @@ histogram | w.atomic_add(counts[t], 1), with a tile of numbers
 make_tensor_descriptor | w.ring and ring.fill, which copy by TMA
 make_block_ptr | x[row, column], the first element of a tile
 multiple_of max_constancy max_contiguous assume | nothing: alignment follows from the arrays of a call
-dot_scaled | weft.matmul, which multiplies with block scales
+dot_scaled | w.gemm(a, b, sums, a_scales=…, b_scales=…), on buffers of a ring
 jit | w.kernel, and w.inline for functions that it calls
 autotune Config | kernel.tune
 heuristics | Python, where the kernel is called
