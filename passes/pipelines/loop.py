@@ -68,14 +68,16 @@ class Load:
         if not is_free(self.op.fragment):
             yield self.op, "loads a tile with a layout, and products of loaded tiles decide on theirs"
         if self.matrix not in aligned:
-            yield self.op, f"must load from an array with rows at multiples of {ROW_BYTES} bytes"
+            text = (
+                f"must load from an array whose rows begin at multiples of {ROW_BYTES} bytes: make it wider"
+            )
+            wide = f"to a multiple of {ROW_BYTES * 8 // self.element.width} elements"
+            by_ring = "or multiply stages of a ring that a role writes"
+            yield self.op, f"{text}, {wide}, and pass a view of its columns; {by_ring}"
         unit = 8 * min(SWIZZLES) // self.element.width
         if self.shape[1] % unit:
-            nearest = -(-self.shape[1] // unit) * unit
-            yield (
-                self.op,
-                f"loads {self.shape[1]} columns of an array, which must be a multiple of {unit}: {nearest}",
-            )
+            what = f"loads {self.shape[1]} columns of an array, which must be a multiple of {unit}"
+            yield self.op, f"{what}: use {-(-self.shape[1] // unit) * unit}"
         for each in self.op.fragment.uses:
             if not isinstance(each.owner.opview, GemmOp) or each.operand_number != self.number:
                 what = "reads a tile that a product reads from shared memory: load it a second time"
@@ -128,22 +130,28 @@ class Loop:
         op = self.op
         if self.chip not in CP_ASYNC.chips():
             chip = self.chip or "a gpu.module without a target"
-            yield self.products[0], f"needs cp.async, {describe(CP_ASYNC.chips())}, got {chip}"
+            yield (
+                self.products[0],
+                (f"needs cp.async, {describe(CP_ASYNC.chips())}, got {chip}: multiply buffers in a role"),
+            )
         for each in (op, self.holder):
             if each.induction_variable.type != emit.i32():
                 yield each, "must count in i32, as its tiles' coordinates do"
         if self.holder.operation.parent != self.kernel.operation or (self.around and self.around.results):
             yield (
                 op,
-                "has products of loaded tiles, but is neither in the kernel itself nor in a loop over tiles",
+                "has products of loaded tiles, but is neither in the kernel itself nor in a loop over tiles: "
+                "take it out of roles and branches, or multiply stages of a ring",
             )
         for each in self.products:
             if each.operation.parent != op.operation:
-                yield each, "multiplies loaded tiles outside of the kernel's first loop that does"
+                what = "multiplies loaded tiles outside of the kernel's first loop that does"
+                yield each, f"{what}: join the loops, or multiply stages of a ring in a role"
             if each.b not in self.loads:
                 yield (
                     each,
-                    "multiplies by a tile that the loop doesn't load from an array: only A may be computed",
+                    "multiplies by a tile that the loop doesn't load from an array: only A may be computed; "
+                    "or store B to a stage of a ring, in a role",
                 )
             if each.attribute("alpha") != 1.0:
                 yield each, f"must have alpha 1.0, got {each.attribute('alpha')}"

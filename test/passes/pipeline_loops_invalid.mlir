@@ -7,7 +7,7 @@ gpu.module @m [#nvvm.target<chip = "sm_90a">] {
     %step = arith.constant 64 : i32
     %zero = arith.constant dense<0.0> : tensor<128x128xf32>
     %s = scf.for %k = %c0 to %n step %step iter_args(%acc = %zero) -> (tensor<128x128xf32>) : i32 {
-      // expected-error @below {{'tile.load' op must load from an array with rows at multiples of 16 bytes}}
+      // expected-error @below {{'tile.load' op must load from an array whose rows begin at multiples of 16 bytes: make it wider, to a multiple of 8 elements, and pass a view of its columns; or multiply stages of a ring that a role writes}}
       %x = "tile.load"(%a, %c0, %k) : (memref<?x?xbf16>, i32, i32) -> tensor<128x64xbf16>
       %y = "tile.load"(%a, %k, %c0) : (memref<?x?xbf16>, i32, i32) -> tensor<64x128xbf16>
       // expected-note @below {{the product of loaded tiles, which --pipeline-loops divides}}
@@ -51,7 +51,7 @@ gpu.module @m [#nvvm.target<chip = "sm_90a">] {
     %step = arith.constant 24 : i32
     %zero = arith.constant dense<0.0> : tensor<128x128xf32>
     %s = scf.for %k = %c0 to %n step %step iter_args(%acc = %zero) -> (tensor<128x128xf32>) : i32 {
-      // expected-error @below {{'tile.load' op loads 24 columns of an array, which must be a multiple of 16: 32}}
+      // expected-error @below {{'tile.load' op loads 24 columns of an array, which must be a multiple of 16: use 32}}
       %x = "tile.load"(%a, %c0, %k) : (memref<?x?xbf16>, i32, i32) -> tensor<128x24xbf16>
       %y = "tile.load"(%a, %k, %c0) : (memref<?x?xbf16>, i32, i32) -> tensor<24x128xbf16>
       // expected-note @below {{the product of loaded tiles, which --pipeline-loops divides}}
@@ -137,7 +137,7 @@ gpu.module @m [#nvvm.target<chip = "sm_75">] {
     %s = scf.for %k = %c0 to %n step %step iter_args(%acc = %zero) -> (tensor<128x128xf32>) : i32 {
       %x = "tile.load"(%a, %c0, %k) : (memref<?x?xbf16>, i32, i32) -> tensor<128x64xbf16>
       %y = "tile.load"(%a, %k, %c0) : (memref<?x?xbf16>, i32, i32) -> tensor<64x128xbf16>
-      // expected-error @below {{'tile.gemm' op needs cp.async, sm_80 or later, got sm_75}}
+      // expected-error @below {{'tile.gemm' op needs cp.async, sm_80 or later, got sm_75: multiply buffers in a role}}
       // expected-note @below {{the product of loaded tiles, which --pipeline-loops divides}}
       %t = "tile.gemm"(%x, %y, %acc) {beta = 1.0 : f32} : (tensor<128x64xbf16>, tensor<64x128xbf16>, tensor<128x128xf32>) -> tensor<128x128xf32>
       scf.yield %t : tensor<128x128xf32>
