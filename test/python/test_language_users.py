@@ -332,10 +332,10 @@ ring = w.ring(3, a=(4, 32, w.f32))  # here
 with w.role(), w.one_thread():
     ring.fill(a=x[0, 0])
 
-# ring 'a, b' has 40 stages of 8192 bytes, 327680 .* sm_90a has 232448: use at most 28 stages$
+# ring 'a, b' has 40 stages of 8192 bytes, 328320 .* with barriers,.* sm_90a has 232448: use at most 28 stages$
 w.ring(40, a=(64, 64, w.e4m3), b=(64, 64, w.e4m3))
 
-# of which other buffers take 229376: use smaller tiles$
+# of which other buffers take 229600: use smaller tiles or fewer stages$
 made = w.ring(14, a=(64, 64, w.f32))
 w.ring(14, b=(64, 64, w.f32), over=made)
 w.shared(64, 64, w.f32)

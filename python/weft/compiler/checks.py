@@ -45,7 +45,7 @@ def shared_bytes(module: ir.Module | ir.OpView, launches: dict[str, Launch], tar
     for op, count in (*taken, *holding):
         if count > target.chip.shared_bytes:
             limit = f"at most {target.chip.shared_bytes} bytes on {target}"
-            raise refuse(op, f"shared memory must be {limit}, got {count}")
+            raise refuse(op, f"shared memory must be {limit}, got {count}: use smaller tiles or fewer stages")
 
 
 def library_calls(module: ir.Module | ir.OpView) -> None:

@@ -388,20 +388,22 @@ def stages_complaint(kind: ir.Type) -> str | None:
     )
 
 
-def check_room(subject: str, each: int, count: int = 1) -> None:
-    """Raises WeftError unless `count` times so many bytes of shared memory are left, of which `what` has the
-    parts. Rings have barriers beside them, so that the compiler refuses some of what passes here.
+def check_room(subject: str, each: int, stages: int = 0) -> None:
+    """Raises WeftError unless so many bytes of shared memory are left, or those of `stages` with their
+    barriers.
     """
     current = trace.current()
-    chip = CHIPS.get(current.chip)
-    taken, current.shared_bytes = current.shared_bytes, current.shared_bytes + each * count
+    chip, needed = CHIPS.get(current.chip), (each + _BARRIER_BYTES) * stages or each
+    taken, current.shared_bytes = current.shared_bytes, current.shared_bytes + needed
     if chip is None or current.shared_bytes <= chip.shared_bytes:
         return
+    beside = " with barriers" if stages else ""
     free = chip.shared_bytes - taken
     before = f", of which other buffers take {taken}" if taken else ""
-    fitting = free // (each + _BARRIER_BYTES) if count > 1 else 0
+    fitting = free // (each + _BARRIER_BYTES) if stages > 1 else 0
     fewer = f"use at most {fitting} stage{'s' if fitting > 1 else ''}"
+    smaller = f"use smaller tiles{' or fewer stages' if taken else ''}"
     raise mistake(
-        f"{subject} {each * count} bytes of shared memory, and a CTA on {current.chip} has "
-        f"{chip.shared_bytes}{before}: {fewer if fitting else 'use smaller tiles'}"
+        f"{subject} {needed} bytes of shared memory{beside}, and a CTA on {current.chip} has "
+        f"{chip.shared_bytes}{before}: {fewer if fitting else smaller}"
     )
