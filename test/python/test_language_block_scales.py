@@ -169,6 +169,11 @@ def test_tensors_of_pairs_of_elements():
 
 PARAMETERS = "a: w.In['m k', w.e2m1], s: w.In[w.Scales[w.e4m3], 'm k'], p: w.In[w.Scales[w.e8m0], 'm k']"
 MISTAKES = r"""
+# b_scales must be those of the 64 columns of b, got .* 128 rows.*: use b_scales.rows\(first % 128, 64\)
+ring = w.ring(2, a=(128, 128, w.e2m1), b=(64, 128, w.e2m1), s=w.block_scales(128, 128, w.e4m3))
+with w.role(), ring.take() as x:
+    w.gemm(x.a, x.b.T, a_scales=x.s, b_scales=x.s)
+
 # depth .* must be a multiple of 64, .* got 100: use 128
 w.block_scales(128, 100, w.e4m3)
 
@@ -322,7 +327,7 @@ def test_chips_with_other_products(tmp_path):
     ring = "ring = w.ring(2, a=(64, 128, w.e2m1), b=(72, 128, w.e2m1), s=w.block_scales(128, 128, w.e4m3))"
     product = "stage.a, stage.b.T{}".format
     for operands, message in (
-        (product(", a_scales=stage.s, b_scales=stage.s"), "a multiple of 32 columns on sm_120a, got 72"),
+        (product(", a_scales=stage.s.rows(0, 64), b_scales=stage.s"), "a multiple of 32 columns on sm_120a, got 72"),
         (product(""), "needs a_scales and b_scales on sm_120a"),
     ):
         lines = "def kernel():", ring, "with w.role():", "    stage = ring.take()", f"    w.gemm({operands})"

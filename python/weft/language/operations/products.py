@@ -210,6 +210,12 @@ def _checked_scales(
                 f"{name}_scales must have {groups} scales of each of the {extent} {what} of {name}, got "
                 f"{each}: use w.block_scales({rows}, {k}, {each.dtype})"
             )
+        if each.count > extent and extent % block_scales.LANES == 0:
+            part = f"first % {block_scales.ROWS}, {extent}"
+            raise mistake(
+                f"{name}_scales must be those of the {extent} {what} of {name}, got {each}: use "
+                f"{name}_scales.rows({part}), where first is the tile's first one of all {what}"
+            )
     return of_a, of_b
 
 
