@@ -327,7 +327,10 @@ def test_chips_with_other_products(tmp_path):
     ring = "ring = w.ring(2, a=(64, 128, w.e2m1), b=(72, 128, w.e2m1), s=w.block_scales(128, 128, w.e4m3))"
     product = "stage.a, stage.b.T{}".format
     for operands, message in (
-        (product(", a_scales=stage.s.rows(0, 64), b_scales=stage.s"), "a multiple of 32 columns on sm_120a, got 72"),
+        (
+            product(", a_scales=stage.s.rows(0, 64), b_scales=stage.s"),
+            "a multiple of 32 columns on sm_120a, got 72",
+        ),
         (product(""), "needs a_scales and b_scales on sm_120a"),
     ):
         lines = "def kernel():", ring, "with w.role():", "    stage = ring.take()", f"    w.gemm({operands})"

@@ -652,6 +652,17 @@ def test_rows_that_rings_cant_copy_need_a_wider_array_or_threads(arch, by):
         assert np.array_equal(d, a)
 
 
+def test_rows_that_tma_cant_store_need_a_wider_array_or_a_store_without_via():
+    @w.kernel()
+    def through(d: w.Out["m n", w.f16]):
+        buffer = w.shared(64, 64, d.dtype)
+        with w.role():
+            w.store(w.zeros((64, 64), d.dtype), d[0, 0], via=buffer)
+
+    with pytest.raises(weft.WeftError, match=r"its columns; or store or add a fragment, without via=$"):
+        through.emulate(np.zeros((64, 67), np.float16))
+
+
 def test_tiles_and_vectors_are_printed_by_element():
     @w.kernel()
     def kernel(x: w.In["m n", w.f32]):

@@ -233,7 +233,7 @@ ring = w.ring(2, a=(128, 64, w.bf16))
 with w.role(), ring.take() as x:
     w.gemm(x.a, x.a.T)
 
-# sums of this product must be as w.tensor_memory\(128, 256, w.f32\) makes them, got .* 128 x 128 w.f32
+# sums of this product must be as w.tensor_memory\(128, 256, w.f32\) makes them, or b have 64 columns
 ring, sums = w.ring(2, a=(128, 64, w.bf16)), w.tensor_memory(128, 128, w.f32)
 with w.role(), w.one_thread(pair=True), ring.take() as x:
     w.gemm(x.a, x.a.T, sums)

@@ -312,6 +312,26 @@ a, memory = w.shared(128, 64, w.bf16), w.tensor_memory(128, 64, w.f32)
 with w.role():
     w.warp_gemm(a, a.T)
 
+# w.wait expects pending products, got None: products in tensor memory are complete when the stage
+a, sums = w.shared(128, 64, w.bf16), w.tensor_memory(128, 128, w.f32)
+with w.role(), w.one_thread():
+    w.wait(w.gemm(a, a.T, sums))
+
+# w.store expects a fragment, got tensor memory of 128 x 64 w.f32: w.load it first
+memory = w.tensor_memory(128, 64, w.f32)
+with w.role():
+    w.store(memory, y[0, 0])
+
+# '\\*' can't be applied to a tile in tensor memory and float: load it by w.load
+memory = w.tensor_memory(128, 64, w.f32)
+with w.role():
+    w.store(memory * 2.0, y[0, 0])
+
+# w.gemm with sums in registers must be executed by whole warpgroups, so it can't be in w.one_thread
+a = w.shared(128, 64, w.bf16)
+with w.role(), w.one_thread():
+    w.gemm(a, a.T)
+
 # accumulate is for sums in tensor memory
 a = w.shared(64, 64, w.bf16)
 with w.role():

@@ -214,6 +214,12 @@ a = w.shared(64, 64, w.bf16)
 with w.role():
     w.gemm(a, w.load(x[0, 0], (64, 64)).to(w.bf16))
 
+# outside of roles, w.gemm multiplies tiles as w.load.* loads them.* got another b: in a role, store it to
+w.gemm(w.load(x[0, 0], (64, 64)).to(w.bf16), w.load(x[0, 0], (64, 64)).T.to(w.bf16).T)
+
+# w.wait expects pending products, got a fragment of 64 x 64 w.f32: leave out w.wait, as
+w.wait(w.gemm(w.load(x[0, 0], (64, 64)), w.load(x[0, 0], (64, 64)).T))
+
 # a and b must have one type, got w.bf16 and w.e4m3: load one of them, convert it .*ring.write
 a, b = w.shared(64, 64, w.bf16), w.shared(64, 64, w.e4m3)
 with w.role():
@@ -332,7 +338,7 @@ ring = w.ring(3, a=(4, 32, w.f32))  # here
 with w.role(), w.one_thread():
     ring.fill(a=x[0, 0])
 
-# ring 'a, b' has 40 stages of 8192 bytes, 328320 .* with barriers,.* sm_90a has 232448: use at most 28 stages$
+# ring 'a, b' has 40 stages of 8192 bytes, 328320 .* barriers, .* sm_90a has 232448: use at most 28 stages$
 w.ring(40, a=(64, 64, w.e4m3), b=(64, 64, w.e4m3))
 
 # of which other buffers take 229600: use smaller tiles or fewer stages$

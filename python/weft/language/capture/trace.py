@@ -284,7 +284,8 @@ class Trace:
 
     def check_whole_in_role(self, subject: str) -> Role:
         """The role. Raises WeftError where it isn't one that whole warpgroups execute."""
-        if self.role is None or self.one_thread:
+        self.check_whole(subject)
+        if self.role is None:
             raise mistake(f"{subject} must be in a role, executed by whole warpgroups")
         return self.role
 

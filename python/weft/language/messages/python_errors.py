@@ -27,6 +27,7 @@ _NOUNS = {
     "Range": "w.range",
     "Ring": "a ring",
     "Slot": "a stage",
+    "TensorMemory": "a tile in tensor memory",
 }
 _REMEDIES = {
     "@": "multiply by w.gemm(a, b), of buffers, or of a fragment of 16 bits and a buffer",
@@ -37,6 +38,7 @@ _REMEDIES = {
     "Matrix": "load an element by x[i], or a tile by w.load",
     "Buffer": "load it by w.load",
     "Slot": "its buffers are its attributes",
+    "TensorMemory": "load it by w.load",
     "Range": (
         "write a loop, 'for i in w.range(n):', in the kernel or a function with @w.inline, or use range of "
         "Python"

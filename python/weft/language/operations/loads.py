@@ -220,7 +220,10 @@ def store(
     if isinstance(fragment, Pending):
         fragment._refuse()
     if not isinstance(fragment, Fragment):
-        raise mistake(f"w.store expects a fragment, got {fragment}: an element is stored by d[i, j] = value")
+        remedy = "an element is stored by d[i, j] = value"
+        if isinstance(fragment, TensorMemory):
+            remedy = "w.load it first"
+        raise mistake(f"w.store expects a fragment, got {fragment}: {remedy}")
     if len(fragment.shape) != 2 and isinstance(to, (Place, Buffer)):
         has_copies = any(it.extent > 1 for it in fragment.layout.replica)
         if isinstance(to, Buffer) or has_copies:

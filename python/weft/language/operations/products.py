@@ -158,10 +158,18 @@ def gemm(
         tensor_tiles.multiply(left, right, tile_, accumulate, scales)
         return None
     if accumulate is not True:
-        raise mistake("accumulate is for sums in tensor memory: leave out sums to begin with 0")
+        raise mistake(
+            "accumulate is for sums in tensor memory, as stage.sums: leave out others to begin with 0"
+        )
     is_plain = not is_scaled and metadata is None
     if isinstance(a, Fragment) and isinstance(b, Fragment) and a.is_free and b.is_free and is_plain:
         return _of_tiles(a, b, sums)
+    if isinstance(b, Fragment) and trace.current().role is None:
+        name = "a" if b.is_free and isinstance(a, Fragment) and not a.is_free else "b"
+        raise mistake(
+            "outside of roles, w.gemm multiplies tiles as w.load(x[row, column], shape) loads them, whose "
+            f"layouts aren't decided, got another {name}: in a role, store it to a buffer, and multiply that"
+        )
     current, kind = trace.current(), _checked("w.gemm", a, b, sums, metadata)
     scales = _checked_scales(a, b, a_scales, b_scales) if is_scaled else None
     # Of f64, no other instruction multiplies.
@@ -273,7 +281,7 @@ def _checked(
 ) -> ir.Type:
     """The type of the sums of a product. Raises WeftError for operands that it can't have."""
     current = trace.current()
-    current.check_whole_in_role(caller)
+    current.check_whole_in_role(f"{caller} with sums in registers")
     for name, value, legal in (("a", a, (Buffer, Fragment)), ("b", b, (Buffer,))):
         if isinstance(value, Pending):
             value._refuse()
@@ -381,7 +389,10 @@ def wait(*products: Pending, pending: int = 0) -> object:
         raise mistake(f"pending must be a number of at least 0, got {pending}")
     for each in products:
         if not isinstance(each, Pending):
-            raise mistake(f"w.wait expects pending products, got {each}")
+            remedy = "leave out w.wait, as the product of tiles from w.load is complete"
+            if each is None:
+                remedy = "products in tensor memory are complete when the stage that has them is full"
+            raise mistake(f"w.wait expects pending products, got {each}: {remedy}")
     ready = [each for each in products if current.groups - each.group >= pending]
     complete = [each for each in ready if each.complete]
     ready = [each for each in ready if not each.complete]

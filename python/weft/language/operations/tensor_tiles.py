@@ -77,7 +77,11 @@ def multiply(
     shape, dtype = (a.shape[0], b.shape[1] * group), f32 if a.dtype.is_float else i32
     if (sums.shape, sums.dtype) != (shape, dtype):
         needed = f"w.tensor_memory({shape[0]}, {shape[1]}, {dtype})"
-        raise mistake(f"sums of this product must be as {needed} makes them, got {sums}")
+        if group > 1 and sums.shape[1] % group == 0:
+            needed += f" makes them, or b have {sums.shape[1] // group} columns in each CTA of the pair"
+        else:
+            needed += " makes them"
+        raise mistake(f"sums of this product must be as {needed}, got {sums}")
     check_operands(a, b, scales)
     for each in (a, sums):
         if isinstance(each, TensorMemory):

@@ -258,10 +258,13 @@ class TilePlace:
                 "or via="
             )
         if not self.matrix.aligned:
+            instead = "copy by w.load, in a role that writes the stages of a ring (ring.write)"
+            if self.matrix.writes:
+                instead = "store or add a fragment, without via="
             raise mistake(
                 f"rows of '{self.matrix.name}' must begin at multiples of {ROW_BYTES} bytes for {by}: make "
                 f"the array wider, to a multiple of {elements} elements of {self.dtype}, and pass a view of "
-                "its columns; or copy by w.load, in a role that writes the stages of a ring (ring.write)"
+                f"its columns; or {instead}"
             )
 
 
