@@ -326,7 +326,7 @@ def of_buffers(rows: int, count: int) -> str:
 )
 def test_more_shared_memory_than_the_chip_has_is_refused_with_its_source_location(source, place, op, got):
     message = f"'{op}' op shared memory must be at most 166912 bytes on sm_80, got {got}"
-    assert str(refused(source)) == f"{place}: error: {message}"
+    assert str(refused(source)) == f"{place}: error: {message}: use smaller tiles or fewer stages"
 
 
 def test_all_the_shared_memory_that_the_chip_has_is_taken():
