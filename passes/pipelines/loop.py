@@ -169,7 +169,8 @@ class Loop:
             yield op, "computes where tiles are by branches or loops"
         for each in mlir.within(self.kernel):
             if not self._may_divide(each):
-                yield each.opview, "can't be divided among the warps of a product of loaded tiles"
+                what = "can't be divided among the warps of a product of loaded tiles, as loads, stores and"
+                yield each.opview, f"{what} operations by element and by row can: write roles"
         if self.stages < 2:
             text = f"loads {self.bytes} bytes in an iteration, and {self.room} of shared memory must hold two"
             yield op, f"{text}: use smaller tiles"

@@ -27,7 +27,7 @@ gpu.module @m [#nvvm.target<chip = "sm_90a">] {
     %c0 = arith.constant 0 : i32
     %step = arith.constant 64 : i32
     %zero = arith.constant dense<0.0> : tensor<128x128xf32>
-    // expected-error @below {{'gpu.thread_id' op can't be divided among the warps of a product of loaded tiles}}
+    // expected-error @below {{'gpu.thread_id' op can't be divided among the warps of a product of loaded tiles, as loads, stores and operations by element and by row can: write roles}}
     %thread = gpu.thread_id x
     %row = arith.index_cast %thread : index to i32
     %s = scf.for %k = %c0 to %n step %step iter_args(%acc = %zero) -> (tensor<128x128xf32>) : i32 {
