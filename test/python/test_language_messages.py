@@ -152,7 +152,7 @@ def test_tracebacks_have_lines_of_the_user_only(call, monkeypatch):
         ("np.exp(x[0, 0])", r"np\.exp can't be applied to a value of the GPU: use w\.exp$"),
         ("np.exp(x)", r"np\.exp can't .*: use w\.exp$"),
         ("np.sum(t)", r"np\.sum can't .*: use w\.sum$"),
-        ("np.matmul(t, t)", r"np\.matmul can't .*: use w\.gemm, and w\.wait"),
+        ("np.matmul(t, t)", r"np\.matmul can't .*: use w\.gemm, and of buffers, w\.wait"),
         ("np.sinh(t)", r"np\.sinh can't .*: use functions of w; did you mean 'sin'\?$"),
         ("np.array([1.0, 2.0]) * t", r"np\.multiply can't be applied"),
         ("np.asarray(t)", "NumPy can't make an array of it"),

@@ -25,6 +25,9 @@ def test_names_lead_to_names_of_the_language():
     for name, instead in (*names.INSTEAD.items(), *names.PARAMETERS.items()):
         assert name not in w.__all__
         assert set(re.findall(r"\bw\.(\w+)", instead)) <= {*w.__all__}, f"{name}: {instead}"
+    for page in ("triton.md", "cute.md"):
+        text = (ROOT / "docs" / page).read_text("utf-8")
+        assert set(re.findall(r"\bw\.(\w+)", text)) <= {*w.__all__}
 
 
 def test_names_that_nothing_stands_for_are_listed():

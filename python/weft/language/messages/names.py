@@ -14,16 +14,16 @@ def _table(text: str) -> dict[str, str]:
 
 
 INSTEAD = _table("""
-program_id block_id blockIdx | w.cta(axis)
-num_programs gridDim | w.ctas(axis)
+program_id block_id blockIdx block_idx | w.cta(axis)
+num_programs gridDim grid_dim | w.ctas(axis)
 cdiv | w.ceil_div
 arange iota | w.row(t) and w.column(t), the coordinates in a tile, or w.thread()
-dot matmul mm | w.gemm, and w.wait for its result
+dot matmul mm | w.gemm, and of buffers, w.wait for its result
 constexpr | meta-parameters: those after '*'
 static_range | range of Python
 static_print | print of Python, for what Python knows, such as t.shape
 static_assert | assert of Python
-device_print | w.print
+device_print printf | w.print
 device_assert | w.check
 debug_barrier syncthreads | w.barrier
 cast | x.to(w.bf16)
@@ -61,11 +61,17 @@ float8e5 | w.e5m2
 popc popcount | w.ptx("popc.b32 $0, $1;", x, result=w.i32)
 inline_asm_elementwise asm inline_asm | w.ptx
 lane lane_id | w.thread() % 32
-warp warp_id | w.thread() // 32
+warp warp_id warp_idx | w.thread() // 32
 num_warps | w.role(warpgroups=…), or w.kernel(threads=…)
 num_threads threads | the number that w.kernel(threads=…) has
-thread_id threadIdx | w.thread()
+thread_id threadIdx thread_idx | w.thread()
 shared_memory | w.shared, or w.ring
+pipeline mbarrier | w.ring, whose stages have their barriers
+elect_one | w.one_thread(), in 'with'
+copy tma_load | ring.fill(x=x[row, column]), or w.load and w.store
+local_tile | x[row, column], the first element of a tile
+block_idx_in_cluster block_rank | w.cluster_rank()
+tmem tmem_alloc | w.tensor_memory
 syncwarp | w.warpgroup_barrier
 float_as_int bitcast | x.bitcast(w.i32)
 int_as_float | x.bitcast(w.f32)
@@ -112,7 +118,7 @@ amin | w.min
 reciprocal | w.rcp
 InOut | w.Out, whose elements a kernel may read, too
 """) | {name: f"w.{own}" for name, own in FOREIGN.items()}
-"""Names of `triton.language` and `triton`, of CUDA, NumPy and PyTorch."""
+"""Names of `triton.language` and `triton`, of CUDA, CuTe DSL, NumPy and PyTorch."""
 WITHOUT = (
     *("sort", "flip", "cat", "join", "split", "interleave", "reshape", "ravel", "view"),
     *("xor_sum", "reduce_or"),
@@ -143,7 +149,7 @@ approximate | 0.5 * x * (1.0 + w.tanh(…)), since w.gelu is x * Phi(x)
 """)
 _OPTIONS = _table("""
 num_warps | w.role(warpgroups=…) in the kernel, or w.kernel(threads=…)
-num_stages | w.ring(stages, …) in the kernel, and a meta-parameter for its stages
+num_stages | w.range(…, stages=…) or w.ring(stages, …) in the kernel, and a meta-parameter for its stages
 num_ctas | w.kernel(cluster=…)
 grid | w.kernel(grid=…), a function of the arrays
 arch | w.kernel(arch=…), or an argument of the methods emulate and compile
