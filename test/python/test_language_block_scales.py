@@ -284,7 +284,7 @@ with w.role():
 # 's' has tiles of scales: use the sizes of the array that they scale
 s.rows
 
-# 's' has elements of w.e8m0, got .* of w.e4m3
+# 's' has elements of w.e8m0, got .* of w.e4m3: make the buffer of w.e4m3
 ring = w.ring(2, s=w.block_scales(128, 128, w.e8m0))
 with w.role():
     ring.fill(s=s[0, 0])

@@ -280,7 +280,7 @@ def kernel(d: w.Out["m n", w.f16]):
     with w.role():
         ring.fill(a=None, b=None)
 
-# 'a' has elements of w.f16, got .* of w.f32
+# buffer 'a' has elements of w.f16, got .* of w.f32: make the buffer of w.f32, and convert
 def kernel(a: w.In["m k", w.f32], d: w.Out["m n", w.f16]):
     ring = w.ring(2, a=(64, 64, w.f16))
     with w.role():

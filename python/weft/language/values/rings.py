@@ -163,7 +163,10 @@ class Ring(carried.Fixed, trace.Positions):
                 )
                 raise mistake(f"'{name}' must be filled from {needed}, got {place}")
             if place.dtype != dtype:
-                raise mistake(f"'{name}' has elements of {dtype}, got {place} of {place.dtype}")
+                raise mistake(
+                    f"buffer '{name}' has elements of {dtype}, got {place} of {place.dtype}: make "
+                    f"the buffer of {place.dtype}, and convert what w.load loads from it"
+                )
             if isinstance(place, RowsPlace) and (name in self._shared or rows % GATHERED_ROWS):
                 raise mistake(
                     f"'{name}' must have a multiple of {GATHERED_ROWS} rows, and not be shared, to be filled "
