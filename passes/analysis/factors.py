@@ -1,11 +1,13 @@
 """Powers of two by which integers are known to be divisible."""
 
 import math
+from collections.abc import Callable
 
 from weft import mlir
 from weft.mlir import arith, ir, scf
 
 _MOST = 1 << 16
+_DEEPEST = 100
 _SAME = (arith.IndexCastOp, arith.ExtSIOp, arith.ExtUIOp, arith.TruncIOp)
 _EITHER = (
     *(arith.AddIOp, arith.SubIOp, arith.OrIOp, arith.XOrIOp),
@@ -14,8 +16,18 @@ _EITHER = (
 )
 
 
-def factor(value: ir.Value) -> int:
-    """The greatest power of two, up to `_MOST`, that is known to divide an integer."""
+def factor(value: ir.Value, known: dict[ir.Value, int] | None = None, depth: int = _DEEPEST) -> int:
+    """The greatest power of two, up to `_MOST`, that is known to divide an integer. `known` has those of
+    values seen before, as each may be an operand of many others.
+    """
+    known = {} if known is None else known
+    if value not in known:
+        known[value] = _computed(value, lambda each: factor(each, known, depth - 1)) if depth else 1
+    return known[value]
+
+
+def _computed(value: ir.Value, factor: Callable[[ir.Value], int]) -> int:
+    """The factor of a value by those of its operands."""
     constant = mlir.constant(value)
     if constant is not None:
         return math.gcd(int(constant), _MOST)

@@ -195,6 +195,21 @@ def test_arrays_of_whole_vectors_have_a_kernel_without_comparisons_of_addresses(
     assert "ld.global.b16" in kernel.compile().ptx  # for any arrays
 
 
+def test_indices_may_be_any_number_of_sums_of_sums():
+    @w.kernel(threads=32)
+    def kernel(x: w.In["m n", w.f32], y: w.Out["m n", w.f32], i: w.i32, j: w.i32):
+        for _ in range(40):  # 2 ** 40 paths from the last sum to the first one
+            i = i + i
+        for _ in range(500):
+            j = j + i
+        w.store(w.load(x[j, j - 4], 128), y[j, j])
+
+    x = np.arange(128, dtype=np.float32).reshape(1, 128)
+    y = np.zeros_like(x)
+    clean(kernel.emulate(x, y, 0, 0))
+    assert np.array_equal(y[0], [0, 0, 0, 0, *range(124)])
+
+
 def test_threads_have_two_elements_of_64_bits_and_as_many_of_others_beside_them():
     @w.kernel(threads=128)
     def kernel(i: w.In["n", w.i64], x: w.In["n", w.f32], y: w.Out["n", w.i64]):

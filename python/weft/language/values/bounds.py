@@ -5,6 +5,9 @@ from weft.mlir import arith, ir, scf
 from weft.passes.builders import emit
 from weft.passes.kernels import matrices
 
+_DEEPEST = 100  # sums of sums
+_Parts = dict[ir.Value, int | None]
+
 
 def may_begin_before(start: ir.Value) -> bool:
     """Whether a first index, an SSA value, is a number of the GPU minus a constant. Then it may be less than
@@ -36,10 +39,17 @@ def existing(array: ir.Value, first: list[ir.Value]) -> tuple[ir.Value | None, l
     return has, first if has is None else [emit.select(has, each, 0) for each in first]
 
 
-def _constant_part(value: ir.Value) -> int | None:
+def _constant_part(value: ir.Value, known: _Parts | None = None, depth: int = _DEEPEST) -> int | None:
     """The constant of a sum, 0 for another value; None where a number of the GPU is subtracted. The number of
-    a loop that begins below 0 counts as the first one.
+    a loop that begins below 0 counts as the first one. `known` has the parts of values seen before.
     """
+    known = {} if known is None else known
+    if value not in known:
+        known[value] = _computed_part(value, known, depth - 1) if depth else 0
+    return known[value]
+
+
+def _computed_part(value: ir.Value, known: _Parts, depth: int) -> int | None:
     constant = mlir.constant(value)
     if constant is not None:
         return int(constant)
@@ -47,14 +57,14 @@ def _constant_part(value: ir.Value) -> int | None:
         loop = value.owner.owner.opview
         if not isinstance(loop, scf.ForOp) or ir.BlockArgument(value).arg_number != 0:
             return 0
-        return min(_constant_part(loop.lowerBound) or 0, 0)
+        return min(_constant_part(loop.lowerBound, known, depth) or 0, 0)
     operation = value.owner.opview
     if not isinstance(operation, (arith.AddIOp, arith.SubIOp)) or _is_quotient(operation):
         return 0
     subtracts = isinstance(operation, arith.SubIOp)
     if subtracts and mlir.constant(operation.rhs) is None:
         return None
-    left, right = _constant_part(operation.lhs), _constant_part(operation.rhs)
+    left, right = (_constant_part(each, known, depth) for each in (operation.lhs, operation.rhs))
     if left is None or right is None:
         return None
     return left - right if subtracts else left + right
