@@ -124,7 +124,7 @@ def _late_sums(loop: Loop) -> int | None:
         return None
     first, second = loop.products
     op, body = loop.op, [each.operation for each in loop.op.body.operations]
-    if loop.adds(first) or not loop.adds(second) or not loop.computes(second.a):
+    if loop.adds(first) or not loop.adds(second) or not loop.computes(second.a) or second.a in loop.loads:
         return None
     if {first.a, first.b} & {second.a, second.b} & loop.loads.keys() or len(list(second.d.uses)) != 1:
         return None

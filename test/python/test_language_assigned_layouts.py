@@ -329,3 +329,20 @@ with w.role():
 @pytest.mark.parametrize("code, message", language_mistakes.cases(MISTAKES))
 def test_mistakes(code, message, tmp_path):
     language_mistakes.refused(tmp_path, code, message, globals())
+
+
+@pytest.mark.parametrize("chip", ["sm_90a", "sm_80"])
+def test_a_second_product_of_loaded_tiles(chip):
+    @w.kernel
+    def kernel(a: w.In["m k", w.f16], b: w.In["k n", w.f16], c: w.In["k n", w.f16], d: w.Out["m n", w.f32]):
+        total, sums = w.zeros(64), w.zeros((64, 64))
+        for k in w.range(0, a.columns, 64):
+            total = total + w.sum(w.gemm(w.load(a[0, k], (64, 64)), w.load(b[k, 0], (64, 64))), axis=1)
+            sums = w.gemm(w.load(a[0, k], (64, 64)), w.load(c[k, 0], (64, 64)), w.maximum(sums, 0.0))
+        w.store(sums + total, d[0, 0])
+
+    a, b, c = np.random.default_rng(0).integers(-2, 3, (3, 64, 64)).astype(np.float16)
+    d = np.zeros((64, 64), np.float32)
+    assert not kernel.emulate(a, b, c, d, arch=chip).findings
+    a, b, c = (each.astype(np.float32) for each in (a, b, c))
+    assert np.array_equal(d, a @ c + (a @ b).sum(1, keepdims=True))
