@@ -83,7 +83,8 @@ class Overlapped(ByWarpgroups):
             each.operation for each in old.body.operations if not set(each.results) & self.loop.loads.keys()
         ]
         start = ops.index(first.operation)
-        until = next(n for n, op in enumerate(ops) if n > start and _reads(op, old.inner_iter_args[sums]))
+        needed = old.inner_iter_args[sums], second.a
+        until = next(n for n, op in enumerate(ops) if n > start and _needs_end(op, *needed))
         for op in ops[:start]:
             mlir.clone(op, known)
         nothing = undefined(first.d.type), emit.constant(emit.i1(), False)
@@ -138,6 +139,13 @@ def _late_sums(loop: Loop) -> int | None:
             )
             return number if one else None
     return None
+
+
+def _needs_end(op: ir.Operation, sums: ir.Value, a: ir.Value) -> bool:
+    """Whether an operation can't run while the late product does: it reads the sums, or needs the next A in
+    registers, where it could overwrite the A that is multiplied.
+    """
+    return _reads(op, sums) or _reads(op, a) or (a in list(op.results) and bool(list(op.regions)))
 
 
 def _reads(op: ir.Operation, value: ir.Value) -> bool:

@@ -346,3 +346,35 @@ def test_a_second_product_of_loaded_tiles(chip):
     assert not kernel.emulate(a, b, c, d, arch=chip).findings
     a, b, c = (each.astype(np.float32) for each in (a, b, c))
     assert np.array_equal(d, a @ c + (a @ b).sum(1, keepdims=True))
+
+
+@pytest.mark.parametrize("branches", [False, True])
+def test_a_late_product_keeps_its_a_until_it_ends(branches):
+    @w.kernel
+    def kernel(
+        q: w.In["m d", w.f16],
+        k: w.In["n d", w.f16],
+        p_out: w.Out["m n", w.f16],
+        d: w.Out["m d", w.f32],
+        *,
+        branches,
+    ):
+        sums = w.zeros((64, 64))
+        for n in w.range(0, k.rows, 32):
+            s = w.gemm(w.load(q[0, 0], (64, 64)), w.load(k[n, 0], (32, 64)).T)
+            p = s.to(w.f16)
+            if branches:
+                if n > 32:
+                    p = (s * 0.5).to(w.f16)
+            else:
+                w.store(p, p_out[0, n])
+            sums = w.gemm(p, w.load(k[n, 0], (32, 64)), sums)
+        w.store(sums, d[0, 0])
+
+    q, k = np.random.default_rng(0).integers(-2, 3, (2, 96, 64)).astype(np.float16)
+    p, d = np.zeros((64, 96), np.float16), np.zeros((64, 64), np.float32)
+    assert not kernel.emulate(q[:64], k, p, d, branches=branches, arch="sm_90a").findings
+    scores = q[:64].astype(np.float32) @ k.T.astype(np.float32)
+    assert branches or np.array_equal(p, scores)
+    scores[:, 64:] *= 0.5 if branches else 1
+    assert np.allclose(d, scores @ k.astype(np.float32), rtol=1e-3)
