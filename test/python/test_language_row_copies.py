@@ -132,6 +132,24 @@ def test_tma_gathers_rows(arch, seed):
     assert ".tile::gather4." in by_tma.compile(arch=arch).ptx
 
 
+@pytest.mark.parametrize("column", [0, 8, 16, 64])
+def test_rows_are_copied_from_before_the_first_column(column):
+    @w.kernel
+    def kernel(x: w.In["m n", w.f16], y: w.Out["m n", w.f16], column: w.i32):
+        buffer = w.shared(64, 32, w.f16)
+        with w.role():
+            rows = w.row(w.zeros(64))
+            w.store(x[rows, column - 16], buffer)
+            w.barrier()
+            w.store(buffer, y[rows, column - 16])
+
+    x = np.random.default_rng(0).integers(1, 9, (64, 64)).astype(np.float16)
+    y, wanted, part = np.zeros_like(x), np.zeros_like(x), np.s_[:, max(column - 16, 0) : column + 16]
+    assert not kernel.emulate(x, y, column, arch="sm_90a").findings
+    wanted[part] = x[part]
+    assert np.array_equal(y, wanted)
+
+
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
 def test_chips_without_such_copies_say_what_to_do(arch):
     with pytest.raises(weft.WeftError, match=r"rows at indices on sm_100 or later, got .*: else"):
@@ -165,13 +183,14 @@ def test_mistakes(arch, dtype, shape, columns, message):
         kernel.compile(x, np.zeros(64, np.int32), arch=arch)
 
 
-def test_rows_are_copied_at_vectors_only():
+@pytest.mark.parametrize("columns", [False, True])
+def test_rows_are_copied_at_vectors_only(columns):
     @w.kernel
-    def kernel(x: w.In["m n", w.f16]):
+    def kernel(x: w.In["m n", w.f16], *, columns):
         buffer = w.shared(64, 64, w.f16)
         with w.role():
             t = w.zeros((64, 64), w.i32)
-            w.store(x[t, w.column(t)], buffer)
+            w.store(x[0, w.row(w.zeros(64))] if columns else x[t, w.column(t)], buffer)
 
     with pytest.raises(weft.WeftError, match=r"copied at a vector of row numbers, as x\[rows, column\]"):
-        kernel.compile()
+        kernel.compile(columns=columns)

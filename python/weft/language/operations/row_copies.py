@@ -10,7 +10,7 @@ from weft.isa.tensor_map import ROW_BYTES
 from weft.language.capture import trace
 from weft.language.messages.mistakes import mistake
 from weft.language.operations.gathers import Gathered
-from weft.language.values.bounds import existing
+from weft.language.values.bounds import existing, may_begin_before
 from weft.language.values.buffers import Buffer, element_address
 from weft.language.values.coordinates import of_lanes
 from weft.language.values.dtypes import f32, i32
@@ -98,6 +98,8 @@ def _parts(at: Gathered, buffer: Buffer) -> Iterator[_Part]:
             across = emit.value(emit.add(first.value, column))
             inside = emit.maximum(emit.minimum(emit.sub(matrix.columns, across), elements), 0)
             inside = emit.value(emit.select(exists, inside, 0))
+            if may_begin_before(first.value):
+                inside = emit.value(emit.select(emit.less(across, 0), 0, inside))
             address = matrix.element_of(matrix.row(number), across)
             if part + sharing <= of_row:
                 yield _Part(inside, address, element_address(buffer, row, column))
@@ -110,7 +112,7 @@ def _checked(at: Gathered, buffer: Buffer) -> Fragment:
     """The vector of row numbers. Raises WeftError for rows that can't be copied so."""
     trace.current().check_whole("a copy of rows")
     vectors, name = [each for each in at.indices if isinstance(each, Fragment)], at.matrix.name
-    is_last = len(at.indices) > 1 and vectors == [at.indices[-2]]
+    is_last = len(at.indices) > 1 and len(vectors) == 1 and vectors[0] is at.indices[-2]
     if not is_last or len(vectors[0].shape) != 1 or vectors[0].has_columns:
         raise mistake(f"rows are copied at a vector of row numbers, as {name}[rows, column], got {at}")
     height, width = buffer.shape
