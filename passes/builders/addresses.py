@@ -1,6 +1,7 @@
 """Pointers, and the addresses of elements of matrices and vectors in global memory."""
 
 from collections.abc import Sequence
+from functools import partial
 
 from weft.dialects.tile_types import ADDRESS_SPACES
 from weft.isa.tcgen05.pairs import PEER_BIT
@@ -24,6 +25,28 @@ def offset(base: ir.Value, bytes_: emit.Number) -> ir.Value:
     return llvm.getelementptr(base.type, base, [bytes_], [DYNAMIC], byte, 0)
 
 
+def number(pointer: ir.Value) -> ir.Value:
+    """The number of an address: an i64."""
+    return llvm.ptrtoint(emit.i64(), pointer)
+
+
+def low_bits(pointer: ir.Value) -> ir.Value:
+    """The low bits of an address: an i32."""
+    return arith.trunci(emit.i32(), number(pointer))
+
+
+def loaded(pointer: ir.Value, inside: ir.Value, kind: ir.Type, otherwise: ir.Value | None = None) -> ir.Value:
+    """The value at an address that is `inside`, an i1; otherwise another one, by default 0, and no access."""
+    zero = partial(emit.constant, kind, 0)
+    (value,) = emit.either(
+        inside,
+        [kind],
+        lambda: [llvm.load(kind, pointer)],
+        lambda: [zero() if otherwise is None else otherwise],
+    )
+    return value
+
+
 def in_cta(address: ir.Value, rank: ir.Value | int) -> ir.Value:
     """The address in the shared memory of the CTA of this rank in the cluster that corresponds to an address
     in shared memory.
@@ -35,8 +58,7 @@ def in_own_cta(address: ir.Value) -> ir.Value:
     """An address in shared memory as one in that of the cluster. Both have the same number; LLVM's cast takes
     it through a generic address.
     """
-    i64 = ir.IntegerType.get_signless(64)
-    return llvm.inttoptr(pointer_type(ADDRESS_SPACES["cluster"]), llvm.ptrtoint(i64, address))
+    return llvm.inttoptr(pointer_type(ADDRESS_SPACES["cluster"]), number(address))
 
 
 def of_leader(address: ir.Value) -> ir.Value:
@@ -55,7 +77,7 @@ def element(array: ir.Value, at: Sequence[ir.Value]) -> ir.Value:
         begin = arith.addi(begin, arith.muli(index, stride))
     bytes_ = arith.muli(begin, emit.index(int(array.type.element_type.width) // 8))
     address = arith.addi(memref.extract_aligned_pointer_as_index(array), bytes_)
-    return llvm.inttoptr(pointer_type(1), arith.index_cast(ir.IntegerType.get_signless(64), address))
+    return llvm.inttoptr(pointer_type(1), arith.index_cast(emit.i64(), address))
 
 
 def stored_type(element: ir.Type) -> ir.Type:
@@ -76,7 +98,7 @@ class Matrix:
         self._stride = metadata[4]
         start = arith.muli(metadata[1], emit.index(self.bytes))
         address = arith.addi(memref.extract_aligned_pointer_as_index(value), start)
-        wide = arith.index_cast(ir.IntegerType.get_signless(64), address)
+        wide = arith.index_cast(emit.i64(), address)
         self.base = llvm.inttoptr(pointer_type(1), wide)
         self.rows, self.columns = emit.as_i32(metadata[2]), emit.as_i32(metadata[3])
 
@@ -84,25 +106,24 @@ class Matrix:
         """The address of a row's first element."""
         wide = arith.muli(emit.as_index(row), self._stride)
         bytes_ = arith.muli(wide, emit.index(self.bytes))
-        return offset(self.base, arith.index_cast(ir.IntegerType.get_signless(64), bytes_))
+        return offset(self.base, arith.index_cast(emit.i64(), bytes_))
 
     def element_of(self, row_address: ir.Value, column: ir.Value) -> ir.Value:
         """The address of an element of a row."""
-        wide = arith.extsi(ir.IntegerType.get_signless(64), emit.value(column))
+        wide = arith.extsi(emit.i64(), emit.value(column))
         scale = arith.constant(wide.type, self.bytes)
         return offset(row_address, arith.muli(wide, scale))
 
     def misaligned(self, bytes_: int) -> ir.Value:
         """An i32 that is 0 if the matrix and all its rows begin at multiples of `bytes_`."""
-        address = llvm.ptrtoint(ir.IntegerType.get_signless(64), self.base)
+        address = number(self.base)
         stride = arith.index_cast(address.type, arith.muli(self._stride, emit.index(self.bytes)))
         low = arith.trunci(emit.i32(), arith.ori(address, stride))
         return emit.bit_and(low, bytes_ - 1)
 
     def low_bits(self, row: ir.Value) -> ir.Value:
         """The low bits of a row's address, an i32."""
-        of_base = arith.trunci(emit.i32(), llvm.ptrtoint(ir.IntegerType.get_signless(64), self.base))
-        return emit.add(of_base, emit.mul(emit.mul(row, emit.as_i32(self._stride)), self.bytes))
+        return emit.add(low_bits(self.base), emit.mul(emit.mul(row, emit.as_i32(self._stride)), self.bytes))
 
     def has_row(self, row: ir.Value) -> ir.Value:
         """Whether the row is inside of the matrix: an i1."""
@@ -147,7 +168,7 @@ class Vector:
         metadata = memref.extract_strided_metadata(value)
         start = arith.muli(metadata[1], emit.index(self.bytes))
         address = arith.addi(memref.extract_aligned_pointer_as_index(value), start)
-        self.address = arith.index_cast(ir.IntegerType.get_signless(64), address)
+        self.address = arith.index_cast(emit.i64(), address)
         self.base = llvm.inttoptr(pointer_type(1), self.address)
         self.columns = emit.as_i32(metadata[2])
 

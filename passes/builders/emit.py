@@ -19,6 +19,11 @@ def i32() -> ir.Type:
     return ir.IntegerType.get_signless(32)
 
 
+def i64() -> ir.Type:
+    """The type of addresses."""
+    return ir.IntegerType.get_signless(64)
+
+
 def i1() -> ir.Type:
     """The type of conditions."""
     return ir.IntegerType.get_signless(1)

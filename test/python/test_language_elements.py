@@ -183,7 +183,7 @@ w.shared(1, 8, w.f32)[w.row(w.zeros(64))] = 1.0
 # expects elements of w\.i32, got w\.f32: convert with \.to\(w\.i32\)
 w.store(w.zeros(64), w.shared(1, 64, w.i32)[w.row(w.zeros(64))])
 
-# adds elements of w\.f64, w\.f32, w\.f16, w\.i64, .*, w\.u32 in shared memory, got those of w\.bf16
+# changes elements of w\.f64, w\.f32, w\.f16, w\.i64, .*, w\.u32 in shared memory, got those of w\.bf16
 w.atomic_add(w.shared(1, 16, w.bf16)[0], 1)
 
 # can't loop over a buffer .*: loop over w\.range of its rows or columns

@@ -193,7 +193,7 @@ def test_atomic_changes_of_narrow_integers_are_refused():
     def kernel(y: w.Out["n", w.u16]):
         w.atomic_add(y[0], 1)
 
-    with pytest.raises(weft.WeftError, match=r"adds elements of .*w\.u64, w\.u32, got those of w\.u16"):
+    with pytest.raises(weft.WeftError, match=r"changes elements of .*w\.u64, w\.u32, got those of w\.u16"):
         kernel.compile()
 
 

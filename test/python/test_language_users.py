@@ -161,7 +161,7 @@ def kernel(x: w.In["m n", w.f32], y: w.Out["m n", w.f32], v: w.Out["k", w.f32]):
     with w.role():
         w.store(w.load(x[0, 0], (64, 8)), v[0])
 
-# w.atomic_add adds elements of w.f64, w.f32, w.f16, w.bf16, w.i64, w.i32, w.u64, w.u32, got those of w.i8
+# w.atomic_add changes elements of w.f64, w.f32, w.f16, w.bf16, w.i64, w.i32, w.u64, w.u32, got those of w.i8
 def kernel(x: w.In["m n", w.f32], y: w.Out["m n", w.f32], v: w.Out["k", w.i8]):
     w.atomic_add(v[w.thread()], 1)
 

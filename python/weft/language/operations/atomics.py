@@ -108,12 +108,7 @@ _COMPARED = (f32, *_INTEGERS)
 
 
 def atomic_add(
-    to: object,
-    value: object,
-    *,
-    via: Buffer | None = None,
-    order: str | None = None,
-    scope: str | None = None,
+    to: object, value: object, *, via: Buffer | None = None, order: object = None, scope: object = None
 ) -> Scalar | None:
     """Adds a number to an element of an array atomically, `w.atomic_add(d[i], value)`, and returns what the
     element was before. If the kernel uses that, the addition orders other accesses, as `w.atomic_cas` does;
@@ -144,12 +139,8 @@ def atomic_add(
         _check_added(value.dtype, value)
         copy_buffer(tile.add_async, value, to, "added", "add")
         return None
-    legal = _ADDED_SHARED if isinstance(to, (Element, Elements)) else _ADDED
-    if isinstance(to, (Place, Gathered, Element)) and to.dtype not in legal:
-        where = "" if legal is _ADDED else " in shared memory"
-        raise mistake(
-            f"w.atomic_add adds elements of {', '.join(map(str, legal))}{where}, got those of {to.dtype}"
-        )
+    in_shared = isinstance(to, (Element, Elements))
+    _check_type("w.atomic_add", to, _ADDED_SHARED if in_shared else _ADDED, " in shared memory" * in_shared)
     if via is None:
         return _combine("add", to, value, order, scope)
     if isinstance(value, Pending):
@@ -161,51 +152,46 @@ def atomic_add(
     return None
 
 
-def atomic_max(
-    to: object, value: object, *, order: str | None = None, scope: str | None = None
-) -> Scalar | None:
+def atomic_max(to: object, value: object, *, order: object = None, scope: object = None) -> Scalar | None:
     """Makes an element of f32, i64, i32, u64 or u32 the larger one of itself and a number, in one step for
     all threads, and returns what it was before.
 
     A vector, a tile, fragments of indices, and the order of other accesses are as for `w.atomic_add`. NaN is
     larger than all other floats, or with its sign set, smaller.
     """
-    return _changed("max", to, value, _COMPARED, order, scope)
+    _check_type("w.atomic_max", to, _COMPARED)
+    return _combine("max", to, value, order, scope)
 
 
-def atomic_min(
-    to: object, value: object, *, order: str | None = None, scope: str | None = None
-) -> Scalar | None:
+def atomic_min(to: object, value: object, *, order: object = None, scope: object = None) -> Scalar | None:
     """Makes an element the smaller one of itself and a number, as `w.atomic_max`."""
-    return _changed("min", to, value, _COMPARED, order, scope)
+    _check_type("w.atomic_min", to, _COMPARED)
+    return _combine("min", to, value, order, scope)
 
 
-def atomic_and(
-    to: object, value: object, *, order: str | None = None, scope: str | None = None
-) -> Scalar | None:
+def atomic_and(to: object, value: object, *, order: object = None, scope: object = None) -> Scalar | None:
     """Clears the bits of an integer of 64 or 32 bits that aren't set in a number, in one step for all
     threads, and returns what it was before. Vectors, tiles, fragments of indices, and the order of other
     accesses are as for `w.atomic_add`.
     """
-    return _changed("and", to, value, _INTEGERS, order, scope)
+    _check_type("w.atomic_and", to, _INTEGERS)
+    return _combine("and", to, value, order, scope)
 
 
-def atomic_or(
-    to: object, value: object, *, order: str | None = None, scope: str | None = None
-) -> Scalar | None:
+def atomic_or(to: object, value: object, *, order: object = None, scope: object = None) -> Scalar | None:
     """Sets the bits of an integer that are set in a number, as `w.atomic_and`."""
-    return _changed("or", to, value, _INTEGERS, order, scope)
+    _check_type("w.atomic_or", to, _INTEGERS)
+    return _combine("or", to, value, order, scope)
 
 
-def atomic_xor(
-    to: object, value: object, *, order: str | None = None, scope: str | None = None
-) -> Scalar | None:
+def atomic_xor(to: object, value: object, *, order: object = None, scope: object = None) -> Scalar | None:
     """Inverts the bits of an integer that are set in a number, as `w.atomic_and`."""
-    return _changed("xor", to, value, _INTEGERS, order, scope)
+    _check_type("w.atomic_xor", to, _INTEGERS)
+    return _combine("xor", to, value, order, scope)
 
 
 def atomic_cas(
-    to: object, expected: object, value: object, *, order: str | None = None, scope: str | None = None
+    to: object, expected: object, value: object, *, order: object = None, scope: object = None
 ) -> Scalar:
     """Stores a number to an element of i64, i32, u64 or u32 if the element is `expected`, in one step for all
     threads, and returns what the element was before. The element may also be one of shared memory.
@@ -219,7 +205,7 @@ def atomic_cas(
     return Scalar(once(lambda: compared(pointer, old, new, how)))
 
 
-def atomic_xchg(to: object, value: object, *, order: str | None = None, scope: str | None = None) -> Scalar:
+def atomic_xchg(to: object, value: object, *, order: object = None, scope: object = None) -> Scalar:
     """Stores a number to an element of f32, i64, i32, u64 or u32, and returns what the element was before, in
     one step for all threads. Others see what this thread stored earlier, as for `w.atomic_cas`.
     """
@@ -233,25 +219,20 @@ def _one_element(to: object, caller: str, legal: Sequence[DType]) -> tuple[ir.Va
     """The address and type of an element of an array or a buffer."""
     if not isinstance(to, Element) and not (isinstance(to, Place) and to.element is not None):
         raise mistake(f"{caller} expects one element, with all its indices, got {to}")
-    if to.dtype not in legal:
-        raise mistake(f"{caller} changes elements of {', '.join(map(str, legal))}, got those of {to.dtype}")
-    if isinstance(to, Element):
-        return to.address, to.dtype
-    check_written(to, to.dtype)
-    return addresses.element(to.matrix.value, [emit.as_index(each.value) for each in to.indices]), to.dtype
+    _check_type(caller, to, legal)
+    if isinstance(to, Place):
+        check_written(to, to.dtype)
+    return to.address, to.dtype
 
 
-def _changed(
-    name: str, to: object, value: object, legal: Sequence[DType], order: str | None, scope: str | None
-) -> Scalar | None:
-    """`_combine`, of elements of known types."""
+def _check_type(caller: str, to: object, legal: Sequence[DType], where: str = "") -> None:
+    """Raises WeftError for elements whose type isn't legal, `where` they are."""
     if isinstance(to, (Place, Gathered, Element)) and to.dtype not in legal:
         types = ", ".join(map(str, legal))
-        raise mistake(f"w.atomic_{name} changes elements of {types}, got those of {to.dtype}")
-    return _combine(name, to, value, order, scope)
+        raise mistake(f"{caller} changes elements of {types}{where}, got those of {to.dtype}")
 
 
-def _combine(name: str, to: object, value: object, order: str | None, scope: str | None) -> Scalar | None:
+def _combine(name: str, to: object, value: object, order: object, scope: object) -> Scalar | None:
     """Changes an element by a number, those of a row by a vector, or those of a tile by another tile. Returns
     the single element as it was before.
     """
@@ -292,8 +273,7 @@ def _combine(name: str, to: object, value: object, order: str | None, scope: str
             for element, indices in elements_inside(value, to):
                 of_array(name, element, to.matrix.value, indices, how)
         return None
-    if not to.matrix.writes:
-        raise mistake(f"'{to.matrix.name}' must be a w.Out argument to be written, got w.In")
+    check_written(to, to.dtype)
     number = as_scalar(value, to.dtype).value
     indices = [emit.as_index(each.value) for each in to.indices]
     return _before(lambda: of_array(name, number, to.matrix.value, indices, how), shared=False, how=how)

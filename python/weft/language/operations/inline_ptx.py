@@ -14,7 +14,7 @@ from weft.language.values.dtypes import DType, checked_type
 from weft.language.values.fragments import Fragment, common, together
 from weft.language.values.matrices import Place
 from weft.language.values.scalars import Scalar, as_scalar, dtype_of
-from weft.mlir import ir, llvm
+from weft.mlir import ir
 from weft.passes.builders import addresses, emit
 from weft.passes.builders.instructions import LETTERS, assembly
 
@@ -60,7 +60,7 @@ class _Address:
     """The address of an element, as an operand."""
 
     def __init__(self, value: ir.Value) -> None:
-        self.value = llvm.ptrtoint(ir.IntegerType.get_signless(64), value)
+        self.value = addresses.number(value)
 
 
 def _operand(value: object, is_address: bool) -> "Scalar | Fragment | _Address":
@@ -68,11 +68,9 @@ def _operand(value: object, is_address: bool) -> "Scalar | Fragment | _Address":
         return value
     if not is_address:
         return as_scalar(value)
-    if isinstance(value, Element):
-        return _Address(value.address)
-    if not isinstance(value, Place) or value.element is None:
+    if not isinstance(value, (Element, Place)) or value.element is None:
         raise mistake(f"an address of w.ptx is an element, with all its indices, got {shown(value)}")
-    return _Address(addresses.element(value.matrix.value, [emit.as_index(n.value) for n in value.indices]))
+    return _Address(value.address)
 
 
 def _width(kind: ir.Type) -> int:

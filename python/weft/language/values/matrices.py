@@ -23,7 +23,7 @@ from weft.language.values.foreign import Foreign
 from weft.language.values.fragments import Fragment
 from weft.language.values.scalars import Loaded, Scalar, as_scalar, dtype_of, operand
 from weft.mlir import ir, memref
-from weft.passes.builders import emit
+from weft.passes.builders import addresses, emit
 from weft.passes.kernels import matrices
 
 
@@ -295,6 +295,11 @@ class Place(TilePlace, Loaded):
             load = memref.load(matrix.value, [emit.as_index(each.value) for each in indices])
             trace.current().removable.append((load, [load.owner]))
             self.element = Scalar(load)
+
+    @property
+    def address(self) -> ir.Value:
+        """A pointer to the element: an SSA value."""
+        return addresses.element(self.matrix.value, [emit.as_index(each.value) for each in self.indices])
 
     def loaded(self) -> Scalar:
         """The element."""
