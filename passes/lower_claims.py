@@ -73,9 +73,7 @@ class _Counter:
     """The counter at which parties meet."""
 
     def __init__(self, op: ClaimOp | AwaitOthersOp) -> None:
-        base = arith.index_cast(
-            ir.IntegerType.get_signless(64), memref.extract_aligned_pointer_as_index(op.counters)
-        )
+        base = arith.index_cast(emit.i64(), memref.extract_aligned_pointer_as_index(op.counters))
         self.address = addresses.offset(llvm.inttoptr(addresses.pointer_type(1), base), emit.mul(op.index, 4))
 
     def poll(self, enough: Callable[[ir.Value], ir.Value]) -> ir.Value:

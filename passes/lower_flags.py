@@ -21,7 +21,7 @@ def run(module: ir.Operation) -> None:
 
 def _await_flag(op: AwaitFlagOp) -> list[ir.Value]:
     """Loads with acquire at the scope of the system, LLVM's default."""
-    address, i64 = addresses.Vector(op.flags).element_of(op.index), ir.IntegerType.get_signless(64)
+    address, i64 = addresses.Vector(op.flags).element_of(op.index), emit.i64()
     limit = arith.muli(arith.extui(i64, op.limit), emit.constant(i64, _NANOSECONDS))
     start = _now()
 
@@ -43,7 +43,7 @@ def _await_flag(op: AwaitFlagOp) -> list[ir.Value]:
 
 def _now() -> ir.Value:
     """Nanoseconds of a clock that never stops."""
-    return nvvm.read_ptx_sreg_globaltimer(results=[ir.IntegerType.get_signless(64)])
+    return nvvm.read_ptx_sreg_globaltimer(results=[emit.i64()])
 
 
 def _signal(op: SignalOp) -> list[ir.Value]:
@@ -71,7 +71,7 @@ def _is_last(op: IsLastOp) -> list[ir.Value]:
 def _remote(op: RemoteOp) -> list[ir.Value]:
     """A memref's descriptor with the address: pointers, offset, sizes and strides."""
     pointer = llvm.inttoptr(addresses.pointer_type(1), op.address)
-    i64 = ir.IntegerType.get_signless(64)
+    i64 = emit.i64()
     kind = ir.Type.parse("!llvm.struct<(ptr<1>, ptr<1>, i64, array<1 x i64>, array<1 x i64>)>")
     zero, one, most = (emit.constant(i64, number) for number in (0, 1, _MOST))
     fields = ([0], pointer), ([1], pointer), ([2], zero), ([3, 0], most), ([4, 0], one)

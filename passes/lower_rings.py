@@ -114,8 +114,7 @@ def _make(op: MakeRingOp) -> Barriers:
     if loop := repetition.around(op):
         raise refuse(op, f"expects to be reached once, outside of loops, got it inside {loop}")
     stages = op.ring.type.stages
-    i64 = ir.IntegerType.get_signless(64)
-    kind = BufferType.of((2, stages), i64, f"S[(2,{stages}):({stages},1)]")
+    kind = BufferType.of((2, stages), emit.i64(), f"S[(2,{stages}):({stages},1)]")
     base = tile.address(tile.alloc(kind))
     cluster = thread_ids.cluster_size_of(op)
     if cluster % op.cta_group:

@@ -14,7 +14,7 @@ from typing import Any
 
 from weft.dialects import tile
 from weft.dialects.launch_contract import TENSOR_MAPS
-from weft.dialects.op import refuse
+from weft.dialects.op import as_attribute, refuse
 from weft.dialects.schedule.family import SWIZZLES
 from weft.dialects.tile import CopyAsyncOp, is_map
 from weft.dialects.tile_copies import (
@@ -224,14 +224,14 @@ def _argument(kernel: ir.OpView, op: TensorMapOp) -> ir.Value:
         attributes["arg_attrs"] = ir.ArrayAttr.get([*attributes["arg_attrs"], ir.DictAttr.get({})])
     swizzle = op.map.type.layout.swizzle
     values = {
-        "matrix": _i64(matrix.arg_number),
+        "matrix": as_attribute(matrix.arg_number),
         # Indexed rows are copied one by one.
         "box": ir.DenseI64ArrayAttr.get([1 if op.attribute("indexed") else pieces.box[0], pieces.box[1]]),
         "l2_promotion": ir.StringAttr.get(str(op.attribute("l2_promotion"))),
         "swizzle": ir.StringAttr.get(_SWIZZLE_NAMES.get(swizzle.name, swizzle.name) if swizzle else "none"),
     }
     values |= {"padded": ir.UnitAttr.get()} if pieces.padded else {}
-    values |= {"chunk": _i64(chunk)} if chunk else {}
+    values |= {"chunk": as_attribute(chunk)} if chunk else {}
     values |= {
         name: ir.UnitAttr.get() for name in ("any_rows", "skewed", "joined", "tf32") if op.attribute(name)
     }
@@ -253,10 +253,6 @@ def _policy(op: TensorMapOp) -> ir.Value | None:
     text = f"{form.ptx} {form.assembly.format(policy='$0')};"
     with ir.InsertionPoint(op), op.location:
         return assembly(text, ["=l"], [], ["i64"])[0]
-
-
-def _i64(number: int) -> ir.Attribute:
-    return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), number)
 
 
 def _load(op: ir.OpView, source: Map, pieces: Pieces) -> None:

@@ -282,14 +282,17 @@ def _load_global(op: LoadOp) -> ir.Value:
     source, kind = Matrix(op.source), op.fragment.type
     start_row, start_column = _lane_start(op, kind)
 
+    def plainly(address: ir.Value, _: ir.Value, kind: ir.Type) -> ir.Value:
+        return llvm.load(kind, address)
+
     def loaded(runs: Runs, read: Callable[..., ir.Value]) -> list[ir.Value]:
         elements, near = [], NearbyElements(source, start_row, start_column)
         for _, width, row, column in runs:
             inside, address = near.at(row, column)
-            elements += emit.elements(read(source, address, inside, _run(source.element, width)))
+            elements += emit.elements(read(address, inside, _run(source.element, width)))
         return [emit.vector_of(elements)]
 
-    at_edges = _loaded_inside if op.only_inside else guarded
+    at_edges = addresses.loaded if op.only_inside else partial(guarded, source)
     width, single = _width(op, source), _runs(op, kind, 1)
     runs, lane = _runs(op, kind, width), [ir.VectorType.get([kind.registers], source.element)]
 
@@ -308,7 +311,7 @@ def _load_global(op: LoadOp) -> ir.Value:
     inner = arith.andi(below, emit.less(emit.add(op.column, columns - 1), source.columns))
     if width > 1 and (whole := _whole(op.source, source, start_column, runs)):
         inner = arith.andi(inner, whole)
-    return _fragment(emit.either(inner, lane, lambda: loaded(runs, _plainly), anywhere)[0], kind)
+    return _fragment(emit.either(inner, lane, lambda: loaded(runs, plainly), anywhere)[0], kind)
 
 
 def load_row(op: LoadRowOp) -> ir.Value:
@@ -433,15 +436,3 @@ def guarded(source: Matrix | Vector, address: ir.Value, inside: ir.Value, kind: 
     """The value at an address, or zero where that isn't `inside`."""
     loaded = llvm.load(kind, arith.select(inside, address, source.base))
     return arith.select(inside, loaded, emit.constant(kind, 0))
-
-
-def _plainly(_: Matrix, address: ir.Value, __: ir.Value, kind: ir.Type) -> ir.Value:
-    """The value at an address that is inside."""
-    return llvm.load(kind, address)
-
-
-def _loaded_inside(source: Matrix, address: ir.Value, inside: ir.Value, kind: ir.Type) -> ir.Value:
-    """As `guarded`, but nothing is read where the address isn't `inside`."""
-    return emit.either(inside, [kind], lambda: [llvm.load(kind, address)], lambda: [emit.constant(kind, 0)])[
-        0
-    ]

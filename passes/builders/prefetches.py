@@ -1,7 +1,7 @@
 """Requests that L2 loads what a kernel reads later."""
 
-from weft.mlir import arith, ir, llvm, nvvm
-from weft.passes.builders import emit
+from weft.mlir import arith, ir, nvvm
+from weft.passes.builders import addresses, emit
 from weft.passes.builders.addresses import Matrix, Vector
 
 _UNIT = 16  # bytes: addresses and sizes are multiples of it
@@ -20,7 +20,7 @@ def block(
     with emit.each(thread, rows, threads) as number:
         at = emit.add(row, number)
         start = source.element_of(source.row(at), column)
-        low = arith.trunci(emit.i32(), llvm.ptrtoint(ir.IntegerType.get_signless(64), start))
+        low = addresses.low_bits(start)
         exists = arith.andi(source.has_row(at), emit.less(0, bytes_))
         with emit.when(arith.andi(exists, emit.equal(emit.bit_and(low, _UNIT - 1), 0))):
             nvvm.CpAsyncBulkPrefetchOp(start, emit.value(bytes_))

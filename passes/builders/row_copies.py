@@ -60,11 +60,8 @@ def _element(
 ) -> ir.Value:
     """An element of a row that begins at an address, or zero where the matrix has none."""
     inside = arith.andi(exists, source.has_column(emit.add(column, across)))
-    wide = arith.extsi(ir.IntegerType.get_signless(64), emit.mul(across, source.bytes))
-    address, kind = addresses.offset(start, wide), source.element
-    return emit.either(inside, [kind], lambda: [llvm.load(kind, address)], lambda: [emit.constant(kind, 0)])[
-        0
-    ]
+    wide = arith.extsi(emit.i64(), emit.mul(across, source.bytes))
+    return addresses.loaded(addresses.offset(start, wide), inside, source.element)
 
 
 class RowStores:
@@ -159,7 +156,7 @@ class RowStores:
 
     def _lead(self, start: ir.Value, bytes_: int) -> ir.Value:
         """The elements of a row before the first multiple of `bytes_`."""
-        low = arith.trunci(emit.i32(), llvm.ptrtoint(ir.IntegerType.get_signless(64), start))
+        low = addresses.low_bits(start)
         lead = emit.div(emit.bit_and(emit.sub(0, low), bytes_ - 1), self.bytes)
         return emit.minimum(lead, self.count)
 
@@ -170,5 +167,5 @@ class RowStores:
         return llvm.load(ir.IntegerType.get_signless(8 * self.bytes), self._address(row, column))
 
     def _store(self, start: ir.Value, column: ir.Value, value: ir.Value) -> None:
-        wide = arith.extsi(ir.IntegerType.get_signless(64), emit.mul(column, self.bytes))
+        wide = arith.extsi(emit.i64(), emit.mul(column, self.bytes))
         llvm.store(value, addresses.offset(start, wide))

@@ -231,8 +231,8 @@ class _Aligned:
 
     def words(self, at: ir.Value) -> list[ir.Value]:
         """The words of all rows that are loaded of the K block that begins at element `at`."""
-        wide = ir.IntegerType.get_signless(64)
-        bytes_ = arith.muli(arith.extsi(wide, emit.value(at)), arith.constant(wide, self.rows.source.bytes))
+        first = arith.extsi(emit.i64(), emit.value(at))
+        bytes_ = arith.muli(first, arith.constant(first.type, self.rows.source.bytes))
         kind = ir.VectorType.get([WORDS], emit.i32())
         return [
             word
@@ -277,9 +277,8 @@ class _Shifted(_Aligned):
         return [CHUNK_BYTES * number for number in range(self.lines + 1)]
 
     def _start(self, row: ir.Value) -> ir.Value:
-        wide = ir.IntegerType.get_signless(64)
         mine = addresses.offset(row, emit.mul(_quad_lane(), CHUNK_BYTES * self.lines))
-        lowered = arith.andi(llvm.ptrtoint(wide, mine), arith.constant(wide, -BYTES))
+        lowered = arith.andi(addresses.number(mine), arith.constant(emit.i64(), -BYTES))
         return llvm.inttoptr(mine.type, lowered)
 
     def _chunk(self, words: list[ir.Value], first: int, low: ir.Value) -> list[ir.Value]:

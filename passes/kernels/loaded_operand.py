@@ -155,11 +155,11 @@ class _Aligned:
         self._copy, self._source = copy, (source := Matrix(copy.matrix))
         self._down, self._across = copy.of_lane(warp)
         last = emit.sub(source.rows, 1)
-        self._end = _integer(source.element_of(source.row(last), source.columns))
+        self._end = addresses.number(source.element_of(source.row(last), source.columns))
         begin = emit.add(column, self._across)
         # Rows beyond the matrix have the address of the last row.
         rows = {
-            below: _integer(
+            below: addresses.number(
                 source.element_of(source.row(emit.minimum(emit.add(row, self._down, below), last)), begin)
             )
             for below, _ in copy.positions
@@ -215,12 +215,8 @@ def _mask(bytes_: ir.Value) -> ir.Value:
     return arith.select(emit.less(3, bytes_), emit.value(-1), low)
 
 
-def _integer(pointer: ir.Value) -> ir.Value:
-    return llvm.ptrtoint(ir.IntegerType.get_signless(64), pointer)
-
-
 def _i64(number: int) -> ir.Value:
-    return arith.constant(ir.IntegerType.get_signless(64), number)
+    return arith.constant(emit.i64(), number)
 
 
 def _further(address: ir.Value, vectors: int) -> ir.Value:

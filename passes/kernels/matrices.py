@@ -167,7 +167,7 @@ def distance(array: ir.Value, dimension: int) -> ir.Value:
     """The bytes from an element of an array to the next one along a dimension: an i64."""
     strides = memref.extract_strided_metadata(array)[2 + array.type.rank :]
     bytes_ = arith.muli(strides[dimension], emit.as_index(element_bytes(array)))
-    return arith.index_cast(ir.IntegerType.get_signless(64), bytes_)
+    return arith.index_cast(emit.i64(), bytes_)
 
 
 def misaligned(matrix: ir.Value, bytes_: int) -> ir.Value:

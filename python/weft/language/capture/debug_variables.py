@@ -178,8 +178,7 @@ def _words(value: ir.Value) -> tuple[list[ir.Value], list[str]]:
     """
     kind = value.type
     if isinstance(kind, ir.IndexType):
-        wide = ir.IntegerType.get_signless(64)
-        return [arith.index_cast(wide, value)], ["l"]
+        return [arith.index_cast(emit.i64(), value)], ["l"]
     if not isinstance(kind, ir.VectorType):
         return _scalar(value)
     bits, count = kind.element_type.width, kind.shape[0]

@@ -159,7 +159,7 @@ class _Vector:
             return single()
         if self.is_whole:
             return runs()
-        address = arith.trunci(emit.i32(), llvm.ptrtoint(_i64(), self._at(self.start)))
+        address = addresses.low_bits(self._at(self.start))
         left = emit.sub(self.limit, self.start)
         aligned = emit.equal(emit.bit_and(address, self.width * self.bytes - 1), 0)
         within = arith.ori(emit.equal(emit.bit_and(left, self.width - 1), 0), emit.less(self.count - 1, left))
@@ -201,11 +201,8 @@ class _Vector:
         address = self._address if first is None else self._at(first)
         first = self.first if first is None else first
 
-        def read(at: ir.Value, is_inside: ir.Value) -> ir.Value:
-            return emit.either(is_inside, [kind], lambda: [llvm.load(kind, at)], lambda: [fill])[0]
-
         for offset in offsets[::width]:
-            value = read(*self._run(offset, first, address, width))
+            value = addresses.loaded(*self._run(offset, first, address, width), kind, fill)
             elements += emit.elements(value) if width > 1 else [value]
         return emit.vector_of(elements)
 
@@ -245,8 +242,8 @@ class _Vector:
         return addresses.offset(address, offset * self.bytes), is_inside
 
     def _at(self, number: ir.Value) -> ir.Value:
-        wide = arith.extsi(_i64(), emit.value(number))
-        return addresses.offset(self._row, arith.muli(wide, arith.constant(_i64(), self.bytes)))
+        wide = arith.extsi(emit.i64(), emit.value(number))
+        return addresses.offset(self._row, arith.muli(wide, arith.constant(wide.type, self.bytes)))
 
 
 def _overlap(load: ir.Operation) -> None:
@@ -265,7 +262,3 @@ def _overlap(load: ir.Operation) -> None:
             moved.append(each)
     for each in moved:
         each.move_after(load)
-
-
-def _i64() -> ir.Type:
-    return ir.IntegerType.get_signless(64)

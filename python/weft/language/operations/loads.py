@@ -26,7 +26,7 @@ from weft.language.values.matrices import Place
 from weft.language.values.scalars import Scalar, as_scalar
 from weft.language.values.tensor_memory import TensorMemory
 from weft.layout import Layout
-from weft.mlir import arith, gpu, ir, llvm, nvvm, scf
+from weft.mlir import arith, gpu, ir, llvm, nvvm
 from weft.passes.builders import addresses, atomics, emit, registers
 from weft.passes.builders.addresses import Matrix
 from weft.passes.builders.instructions import assembly
@@ -341,13 +341,7 @@ def _through(fragment: Fragment, to: Place, via: Buffer, rows: ir.Value | None, 
     if by_lanes is None:
         by_tma()
     else:
-        branch = scf.IfOp(by_lanes, has_else=True)
-        with ir.InsertionPoint(branch.then_block):
-            copy_out(fragment, via, to, rows)
-            scf.yield_([])
-        with ir.InsertionPoint(branch.else_block):
-            by_tma()
-            scf.yield_([])
+        emit.branch(by_lanes, lambda: copy_out(fragment, via, to, rows), by_tma)
     if waits:
         end_of_tma(via)
     else:

@@ -4,7 +4,7 @@ from contextlib import nullcontext
 from math import prod
 
 from weft.dialects import tile
-from weft.dialects.op import build
+from weft.dialects.op import as_attribute, build
 from weft.dialects.tile import AddressOp, BufferType
 from weft.isa.async_copy import CP_ASYNC
 from weft.isa.chips import WARPGROUP, WARPS, describe
@@ -74,7 +74,7 @@ class Queue(trace.Positions):
         current.needs_all_threads()
         attributes, readers = self._ring.owner.attributes, role.warpgroups * (1 if self._is_alone else WARPS)
         readers += 0 if len(takers) == 1 else attributes["consumers"].value
-        attributes["consumers"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), readers)
+        attributes["consumers"] = as_attribute(readers)
         return self._own()
 
     def _own(self) -> ir.Value:

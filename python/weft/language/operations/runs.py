@@ -1,6 +1,6 @@
 """Tiles of which each lane accesses parts of rows as vectors of 16 bytes that may begin at any byte."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import reduce
 
 from weft.language.operations.gathers import Gathered
@@ -16,7 +16,6 @@ from weft.passes.builders.shifted_words import BYTES, WORDS, shifted
 from weft.passes.kernels import matrices
 
 _WORD = 4  # bytes
-_BELOW = arith.CmpIPredicate.ult  # so that negative numbers are not
 _Index = tuple[ir.Value, ...]
 
 
@@ -69,7 +68,7 @@ class _Runs:
             lane, step = vector.bitcast(self.words, lane), step // _WORD
         elements = emit.elements(lane)
         for number, run in enumerate(self.runs):
-            with emit.when(_all(map(_below, run, self.sizes))):
+            with emit.when(reduce(arith.andi, map(_below, run, self.sizes))):
                 part = elements[number * step : (number + 1) * step]
                 llvm.store(part[0] if step == 1 else emit.vector_of(part), self._address(run))
 
@@ -94,18 +93,18 @@ class _Runs:
     def _has_vectors(self, runs: Sequence[_Index], starts: Sequence[ir.Value]) -> ir.Value:
         """Whether the array has all of the aligned vectors that contain these runs: an i1."""
         aligned, most = self.of.matrix.aligned, arith.CmpIPredicate.ule
-        begin = _number(self._address([emit.value(0)] * len(self.sizes)))
+        begin = addresses.number(self._address([emit.value(0)] * len(self.sizes)))
         last = self._address([emit.value(emit.sub(size, 1)) for size in self.sizes])
-        end = arith.addi(_number(last), _i64(self.bytes))
+        end = arith.addi(addresses.number(last), _i64(self.bytes))
         conditions = list[ir.Value]()
         if aligned:
             columns = dict.fromkeys(run[-1] for run in runs)
             conditions += [emit.equal(emit.bit_and(each, self.width - 1), 0) for each in columns]
         for each in (starts[0], starts[-1]) if self.in_order else starts:
-            first = _number(each if aligned else _first(each))
+            first = addresses.number(each if aligned else _first(each))
             reach = arith.addi(first, _i64(BYTES if aligned else 2 * BYTES))
             conditions += [arith.cmpi(most, begin, first), arith.cmpi(most, reach, end)]
-        return _all(conditions)
+        return reduce(arith.andi, conditions)
 
     def _vectors(self, starts: Sequence[ir.Value]) -> list[ir.Value]:
         """The words of the runs at these addresses. All vectors that contain them are loaded first."""
@@ -115,7 +114,7 @@ class _Runs:
             return [word for start in starts for word in emit.elements(llvm.load(kind, start))]
         pairs = [(first, addresses.offset(first, BYTES)) for first in map(_first, starts)]
         loaded = [[word for each in pair for word in emit.elements(llvm.load(whole, each))] for pair in pairs]
-        lows = [arith.trunci(emit.i32(), _number(start)) for start in starts]
+        lows = [addresses.low_bits(start) for start in starts]
         every = [shifted(low, own, self.bytes)[:count] for low, own in zip(lows, loaded, strict=True)]
         return [word for own in every for word in own]
 
@@ -132,21 +131,13 @@ class _Runs:
 
 def _first(start: ir.Value) -> ir.Value:
     """The aligned vector that contains the byte at an address."""
-    low = arith.andi(_number(start), _i64(BYTES - 1))
+    low = arith.andi(addresses.number(start), _i64(BYTES - 1))
     return addresses.offset(start, arith.subi(_i64(0), low))
 
 
 def _i64(number: int) -> ir.Value:
-    return arith.constant(ir.IntegerType.get_signless(64), number)
-
-
-def _number(address: ir.Value) -> ir.Value:
-    return llvm.ptrtoint(ir.IntegerType.get_signless(64), address)
+    return arith.constant(emit.i64(), number)
 
 
 def _below(number: ir.Value, limit: ir.Value) -> ir.Value:
-    return arith.cmpi(_BELOW, number, limit)
-
-
-def _all(conditions: Iterable[ir.Value]) -> ir.Value:
-    return reduce(arith.andi, conditions)
+    return arith.cmpi(arith.CmpIPredicate.ult, number, limit)  # so that negative numbers are not
