@@ -4,7 +4,6 @@
 
 from collections.abc import Callable, Iterator
 from functools import cache, partial
-from typing import Any
 
 from weft.dialects import mma
 from weft.dialects.element_types import BYTE_TYPES, FP8_TYPES, PTX_INPUTS
@@ -13,7 +12,7 @@ from weft.isa import mma as isa
 from weft.mlir import ir
 from weft.passes.analysis import uniformity
 from weft.passes.builders import warp_products
-from weft.passes.builders.warp_products import Operands, Product, tiles
+from weft.passes.builders.warp_products import Product, tiles
 from weft.passes.registry.candidates import Candidate, Predicate, dispatch
 from weft.passes.registry.pass_ import Pass, rewrite
 
@@ -90,10 +89,6 @@ def _steps(shape: str) -> tuple[int, int, int]:
     return isa.Sync(shape, "f16", "f16", "f32", "f32").mnk
 
 
-def _build(operands: Operands, form: Any) -> ir.Value:
-    return mma.sync(**operands, **vars(form))
-
-
 def _alpha(op: GemmOp) -> str | None:
     alpha = op.attribute("alpha")
     return None if alpha == 1.0 else f"needs alpha 1.0, got {alpha}"
@@ -107,7 +102,7 @@ def _beta(op: GemmOp) -> str | None:
 def _candidate(shape: str) -> Candidate:
     factors = Predicate("alpha", _alpha), Predicate("beta", _beta)
     form, types = partial(_form, shape=shape), _types(shape)
-    return Product(f"mma.sync {shape}", _steps(shape), form, types, _build, others=factors).candidate()
+    return Product(f"mma.sync {shape}", _steps(shape), form, types, mma.sync, others=factors).candidate()
 
 
 CANDIDATES = tuple(

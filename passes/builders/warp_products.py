@@ -18,7 +18,7 @@ from weft.dialects.tile import GemmOp, GemmScaledOp, is_fragment
 from weft.isa import mma as isa
 from weft.isa.block_scales import SCALINGS, BlockScaling
 from weft.isa.chips import LANES
-from weft.isa.family import Form, Registers
+from weft.isa.family import Registers
 from weft.isa.mma.fragments import LANES_OF_ROW
 from weft.layout import Layout, LayoutError
 from weft.mlir import ir, vector
@@ -38,15 +38,15 @@ class Product:
     """An instruction that multiplies, as a candidate for `tile.gemm` or `tile.gemm_scaled`.
 
     `steps` are its M, N and K. `form` returns the instruction for an op, legal or not; `types` returns why it
-    doesn't multiply the op's types. `build` builds the instruction from its operands. `scales` returns what
-    gives the operands of a product's scales, by its number along M, N and K.
+    doesn't multiply the op's types. `build` builds the instruction from its operands and the fields of its
+    form. `scales` returns what gives the operands of a product's scales, by its number along M, N and K.
     """
 
     name: str
     steps: tuple[int, int, int]
     form: Callable[[Gemm], Any]
     types: Callable[[Gemm], str | None]
-    build: Callable[[Operands, Form], Any]
+    build: Callable[..., ir.Value]
     scales: Callable[[Gemm, Any], Callable[[int, int, int], Operands]] = lambda op, form: lambda i, j, p: {}
     others: tuple[Predicate, ...] = ()
 
@@ -96,7 +96,7 @@ def nest(
     initial: ir.Value,
     kind: ir.Type,
     form: Any,
-    build: Callable[[Operands, Any], Any],
+    build: Callable[..., ir.Value],
     scales: Callable[[int, int, int], Operands] = lambda i, j, p: {},
 ) -> ir.Value:
     """The fragment of type `kind` with the products of two fragments, added to a lane's `initial` sums: the
@@ -114,7 +114,7 @@ def nest(
             registers = total.atom(i, j)
             for p in range(k):
                 operands = {"a": left(i, p), "b": right(p, j), "c": registers, **scales(i, j, p)}
-                product = repeated(product, operands) if product else build(operands, form).owner
+                product = repeated(product, operands) if product else build(**operands, **vars(form)).owner
                 registers = [extract(word, product.results[0], r) for r in range(d.count)]
             total.put(i, j, registers)
     return tile.from_lane(vector.from_elements(kind.lane_type, total.elements), kind)
@@ -209,10 +209,6 @@ def _types(scaling: BlockScaling, shape: str) -> Callable[[GemmScaledOp], str | 
 def _form(op: GemmScaledOp, scaling: BlockScaling, shape: str) -> isa.Scaled:
     a, b = (PTX_INPUTS.get(name, name) for name in op.elements)
     return isa.Scaled(shape, scaling.kind, scaling.scale_vec, a, b, scaling.scale)
-
-
-def _build(operands: Operands, form: Any) -> ir.Value:
-    return mma.block_scale(**operands, **vars(form))
 
 
 def _selected(op: GemmScaledOp, form: isa.Scaled) -> Callable[[int, int, int], Operands]:
@@ -321,7 +317,7 @@ def _candidates() -> tuple[Candidate, ...]:
             form.mnk,
             partial(_form, scaling=scaling, shape=shape),
             _types(scaling, shape),
-            _build,
+            mma.block_scale,
             _selected,
             others=(Predicate("scales", _fits(scaling, shape)),),
         )

@@ -69,8 +69,8 @@ def _reinterpreted(
 def multiply(a: ir.Value, b: ir.Value, sums: ir.Value, form: isa.Sync) -> ir.Value:
     """The sums plus the products of two fragments of bytes, read as packed integers."""
 
-    def build(operands: warp_products.Operands, _: object) -> ir.Value:
-        return mma.sync(**operands, **vars(form))
+    def build(**of_bytes: Any) -> ir.Value:
+        return mma.sync(**of_bytes | vars(form))
 
     return warp_products.nest(a, b, tile.to_lane(sums), sums.type, of_bytes(form), build)
 

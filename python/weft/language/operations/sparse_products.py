@@ -1,7 +1,7 @@
 """Products of a sparse A, of which two in four elements are there, by `mma.sp` (PTX ISA, "mma.sp")."""
 
 from collections.abc import Callable
-from typing import Any
+from functools import partial
 
 from weft.dialects import mma, tile
 from weft.dialects.element_types import PTX_INPUTS
@@ -10,6 +10,7 @@ from weft.isa.chips import CHIPS, describe
 from weft.isa.mma.sparse import SPARSE, Sparse
 from weft.language.messages.mistakes import mistake
 from weft.language.operations import gathers
+from weft.language.values.buffers import Buffer, Memory
 from weft.language.values.coordinates import column, row
 from weft.language.values.dtypes import bf16, e4m3, e5m2, f16, i8, i32, u8, u16
 from weft.language.values.fragments import Fragment
@@ -28,7 +29,7 @@ _FIRST_TWO = 0x4444  # the first two of every four elements: legal metadata for 
 _WORDS = {16: "S[(2,8,4):(1,4@laneid,1@laneid)]", 8: "S[(2,8,2,2):(1@laneid,4@laneid,2@laneid,1)]"}
 
 
-def check(a: Any, b: Any, metadata: object) -> None:
+def check(a: Buffer | Fragment, b: Memory | Fragment, metadata: object) -> None:
     """Raises WeftError for operands that no sparse product has."""
     if isinstance(a, Fragment):
         raise mistake(f"a of a sparse product must be a buffer, got {a}")
@@ -45,7 +46,7 @@ def check(a: Any, b: Any, metadata: object) -> None:
         raise mistake(f"b of a sparse product must have a multiple of {_DEPTH} rows, got {b.shape[0]}")
 
 
-def form(a: Any, b: Any, kind: ir.Type, chip: str) -> Sparse:
+def form(a: Buffer | Fragment, b: Buffer, kind: ir.Type, chip: str) -> Sparse:
     """The instruction for operands of these types."""
     of_a, of_b = (PTX_INPUTS.get(each.dtype.name, each.dtype.name) for each in (a, b))
     sums = {"i32": "s32"}.get(name := str(kind.element_type), name)
@@ -71,10 +72,7 @@ def multiply(
     def multiplied(a: ir.Value, b: ir.Value, sums: ir.Value, at: tuple[int, int]) -> ir.Value:
         first, k = at
         word, selector = words[first, k - k % _DEPTH], k % _DEPTH // form.mnk[2]
-
-        def build(operands: Any, form: Any) -> ir.Value:
-            return mma.sp_sync(**operands, **vars(form), selector=selector)
-
+        build = partial(mma.sp_sync, selector=selector)
         return nest(a, b, tile.to_lane(sums), sums.type, form, build, lambda i, j, p: {"metadata": [word]})
 
     return multiplied
