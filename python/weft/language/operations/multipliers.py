@@ -11,7 +11,7 @@ from weft.errors import Location
 from weft.isa.block_scales import GROUPS, LANES, SCALINGS
 from weft.isa.chips import CHIPS, WARPS, describe
 from weft.isa.family import Registers
-from weft.isa.mma import SCALED, SYNC, Scaled, Sync
+from weft.isa.mma import SCALED, SYNC, Scaled, Sparse, Sync
 from weft.isa.wgmma import columns_complaint
 from weft.language.messages.mistakes import mistake
 from weft.language.operations import sparse_products
@@ -38,6 +38,9 @@ class Product(Protocol):
     where: Location | None
 
 
+Left = Buffer | Fragment
+Sums = Fragment | Product | None
+"""What a product is added to: a fragment, a pending product, or nothing."""
 Scales = tuple[BlockScales, BlockScales] | None
 """The block scales of a product, if it has some: those of A and of B."""
 
@@ -72,15 +75,10 @@ class Multiplier:
         raise NotImplementedError
 
     def start(
-        self,
-        a: Buffer | Fragment,
-        b: Buffer,
-        sums: Fragment | Product | None,
-        kind: ir.Type,
-        scales: Scales = None,
+        self, a: Left, b: Buffer, sums: Sums, kind: ir.Type, scales: Scales = None
     ) -> tuple[ir.Value | None, object]:
-        """Starts a product whose sums have this type. They are added to a fragment, to a pending product, or
-        to nothing (None). Returns their SSA value and their region of tensor memory, one of them None.
+        """Starts a product whose sums have this type. Returns their SSA value and their region of tensor
+        memory, one of them None.
         """
         raise NotImplementedError
 
@@ -103,7 +101,7 @@ class Multiplier:
         """Keeps only what is known on another side of a branch as well."""
 
 
-def check_order(a: Buffer | Fragment | Memory, b: Buffer) -> None:
+def check_order(a: Left | Memory, b: Buffer) -> None:
     """Raises WeftError for buffers in an order in which `wgmma` can't read their elements, nor `tcgen05.mma`
     with the swizzles of rings those of f32.
     """
@@ -128,12 +126,7 @@ class WgmmaProducts(Multiplier):
     operand_bits = 8, 16
 
     def start(
-        self,
-        a: Buffer | Fragment,
-        b: Buffer,
-        sums: Fragment | Product | None,
-        kind: ir.Type,
-        scales: Scales = None,
+        self, a: Left, b: Buffer, sums: Sums, kind: ir.Type, scales: Scales = None
     ) -> tuple[ir.Value, None]:
         check_order(a, b)
         if complaint := columns_complaint(PTX_INPUTS.get(a.dtype.name, a.dtype.name), b.shape[1]):
@@ -174,15 +167,15 @@ class WarpProducts(Multiplier):
 
     def start(
         self,
-        a: Buffer | Fragment,
+        a: Left,
         b: Buffer,
-        sums: Fragment | Product | None,
+        sums: Sums,
         kind: ir.Type,
         scales: Scales = None,
         metadata: Place | None = None,
     ) -> tuple[ir.Value, None]:
         columns, k_of_b, stored = kind.shape[1], b.shape[0], 1 if metadata is None else 2
-        form: Any
+        form: Sparse | Sync | Scaled
         if metadata is not None:
             form = sparse_products.form(a, b, kind, self._chip)
         else:
@@ -207,7 +200,7 @@ class WarpProducts(Multiplier):
         lane = emit.constant(kind.lane_type, 0) if sums is None else tile.to_lane(sums.value)
         blocks = [_Part(kind.layout, kind.shape, row, part) for row in rows]
         multiply = _scaled(a, b, scales, rows, of_warp) if scales else _plain
-        if metadata is not None:
+        if isinstance(form, Sparse) and metadata is not None:
             multiply = sparse_products.multiply(form, metadata, rows, of_warp, k_of_b)
         elements = emit.elements(lane)
         parts = [block.taken(elements) for block in blocks]
@@ -224,7 +217,7 @@ class WarpProducts(Multiplier):
     def wait(self, products: list[Product], pending: int) -> list[ir.Value]:
         return [each.value for each in products]
 
-    def _form(self, a: Buffer | Fragment, b: Buffer, kind: ir.Type) -> Sync:
+    def _form(self, a: Left, b: Buffer, kind: ir.Type) -> Sync:
         """The instruction for operands of these types: that with most rows, and the largest K that fits."""
         if min(a.dtype.bits, b.dtype.bits) < 8:
             raise mistake(f"w.gemm of {a.dtype} and {b.dtype} needs a_scales and b_scales on {self._chip}")
@@ -241,7 +234,7 @@ class WarpProducts(Multiplier):
             "for another chip"
         )
 
-    def _scaled_form(self, a: Buffer | Fragment, b: Buffer, scale: DType) -> Scaled:
+    def _scaled_form(self, a: Left, b: Buffer, scale: DType) -> Scaled:
         """The instruction for buffers with scales of this type."""
         if (columns := b.shape[1]) % LANES:
             rule = f"must have a multiple of {LANES} columns on {self._chip}, got {columns}"
@@ -263,7 +256,7 @@ def _plain(a: ir.Value, b: ir.Value, sums: ir.Value, at: tuple[int, int]) -> ir.
 
 
 def _scaled(
-    a: Any, b: Buffer, scales: tuple[BlockScales, BlockScales], rows: list[int], of_warp: int
+    a: Left, b: Buffer, scales: tuple[BlockScales, BlockScales], rows: list[int], of_warp: int
 ) -> Multiply:
     """Multiplies with block scales, which are loaded for all of these rows and depths at once: a lane has
     those of a row, or column, in registers.
@@ -288,7 +281,7 @@ def _scaled(
     return multiply
 
 
-def _held(buffer: Buffer) -> ir.Type:
+def _held(buffer: Left) -> ir.Type:
     """The type of an operand's elements in registers: bytes where elements of fewer bits take one each."""
     narrow = buffer.dtype.bits < 8 and not is_packed(buffer)
     return ir.Type.parse(CONTAINER) if narrow else buffer.dtype.type

@@ -15,22 +15,7 @@ from weft.language.operations import clusters, sparse_products, tensor_tiles
 from weft.language.operations.multipliers import WarpProducts
 from weft.language.values.block_scales import BlockScales
 from weft.language.values.buffers import Buffer, Memory, is_packed
-from weft.language.values.dtypes import (
-    BY_SHORT_NAME,
-    DType,
-    bf16,
-    e2m1,
-    e2m3,
-    e3m2,
-    e4m3,
-    e5m2,
-    f16,
-    f32,
-    f64,
-    i8,
-    i32,
-    u8,
-)
+from weft.language.values.dtypes import BY_SHORT_NAME, NARROW, DType, bf16, f16, f32, f64, i8, i32, u8
 from weft.language.values.fragments import Fragment
 from weft.language.values.matrices import Place
 from weft.language.values.scalars import dtype_of
@@ -39,8 +24,7 @@ from weft.mlir import ir
 from weft.passes.builders import emit, registers
 
 _BY_RING = "in a role that writes a ring of such buffers (ring.write)"
-_MULTIPLIED = (f64, f16, bf16, f32, e4m3, e5m2, e3m2, e2m3, e2m1, i8, u8)
-_NARROW = {e4m3, e5m2, e3m2, e2m3, e2m1}
+_MULTIPLIED = (f64, f16, bf16, f32, *NARROW, i8, u8)
 
 
 def _sums_of(operand: DType) -> DType:
@@ -54,13 +38,7 @@ class Pending(Carried):
     until_carried = ": w.wait for it there, or begin with a product, w.gemm without sums, before the loop"
 
     def __init__(
-        self,
-        kind: ir.Type,
-        value: ir.Value | None,
-        group: int,
-        region: Any = None,
-        *,
-        complete: bool = False,
+        self, kind: ir.Type, value: ir.Value | None, group: int, region: Any = None, *, complete: bool = False
     ) -> None:
         self.kind, self.value, self.group, self.complete = kind, value, group, complete
         self.region = region
@@ -328,7 +306,7 @@ def _checked_types(
             f"elements of {a.dtype} and {b.dtype} must be filled in one ring, where each has a byte, to be "
             "multiplied"
         )
-    if a.dtype != b.dtype and not any({a.dtype, b.dtype} <= kinds for kinds in (_NARROW, {i8, u8})):
+    if a.dtype != b.dtype and not any({a.dtype, b.dtype} <= kinds for kinds in ({*NARROW}, {i8, u8})):
         remedy = f"load one of them, convert it with .to, and store it to a buffer, {_BY_RING}"
         if isinstance(a, Fragment) and b.dtype.bits == 16:
             remedy = f"convert a with .to({b.dtype})"

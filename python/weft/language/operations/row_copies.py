@@ -1,7 +1,7 @@
 """Parts of rows at indices, copied between an array and shared memory, 16 bytes of a lane at once."""
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from weft import mlir
 from weft.isa.async_copy import CP_ASYNC
@@ -122,9 +122,8 @@ def _checked(at: Gathered, buffer: Buffer) -> Fragment:
             f"the buffer must have {count} rows, one for each row number, and elements of {at.dtype}, as "
             f"'{name}' has, got {buffer}"
         )
-    matrix: Any = at.matrix
     column = mlir.constant(at.indices[-1].value) or 0
-    if not matrix.aligned or any(each * buffer.dtype.bytes % ROW_BYTES for each in (width, column)):
+    if not at.matrix.aligned or any(each * buffer.dtype.bytes % ROW_BYTES for each in (width, column)):
         raise mistake(
             f"parts of rows of '{name}' must begin and end at multiples of {ROW_BYTES} bytes to be copied: "
             "w.load them, and w.store the tile"

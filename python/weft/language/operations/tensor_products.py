@@ -15,6 +15,7 @@ from math import prod
 from typing import Any
 
 from weft.dialects import tcgen05, tile
+from weft.dialects.op import as_attribute
 from weft.dialects.tile import BufferType
 from weft.errors import Diagnostic, Location, WeftError
 from weft.ir import callers
@@ -24,7 +25,7 @@ from weft.isa.tcgen05.mma_rows import I8_CHIPS
 from weft.isa.tcgen05.tensor_layouts import COLUMN_BITS, COLUMNS, LANES, PART, SCALES_OF_COLUMN, SHAPE_LANES
 from weft.language.capture import trace
 from weft.language.messages.mistakes import at, mistake
-from weft.language.operations.multipliers import Multiplier, Product, Scales, check_order
+from weft.language.operations.multipliers import Left, Multiplier, Product, Scales, Sums, check_order
 from weft.language.operations.roles import one_thread, warpgroup_barrier
 from weft.language.values.buffers import Buffer, Memory, is_packed
 from weft.language.values.dtypes import f32
@@ -73,7 +74,7 @@ class TensorProducts(Multiplier):
     def __init__(self, current: trace.Trace) -> None:
         self._trace, self._count = current, _Count()
         current.rings.append(self._count)
-        reload = {"reload": ir.BoolAttr.get(True)}
+        reload = {"reload": as_attribute(True)}
         name = tile.TensorMemoryOp.OPERATION_NAME
         self._memory = ir.Operation.create(name, attributes=reload, regions=1, ip=False)  # begin() inserts it
         with ir.InsertionPoint(self._memory.regions[0].blocks.append()):
@@ -89,8 +90,7 @@ class TensorProducts(Multiplier):
 
     def begin(self) -> None:
         if self._trace.cta_group > 1:
-            group = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), self._trace.cta_group)
-            self._memory.attributes["cta_group"] = group
+            self._memory.attributes["cta_group"] = as_attribute(self._trace.cta_group)
         ir.InsertionPoint.current.insert(self._memory)
         self._point = self._trace.enter(self._memory.regions[0].blocks[0])
 
@@ -148,12 +148,7 @@ class TensorProducts(Multiplier):
     # Products
 
     def start(
-        self,
-        a: Buffer | Fragment,
-        b: Buffer,
-        sums: Fragment | Product | None,
-        kind: ir.Type,
-        scales: Scales = None,
+        self, a: Left, b: Buffer, sums: Sums, kind: ir.Type, scales: Scales = None
     ) -> tuple[None, Region]:
         if self._trace.cta_group > 1:
             raise mistake(
@@ -161,7 +156,6 @@ class TensorProducts(Multiplier):
                 "memory, in 'with w.one_thread(pair=True):'"
             )
         check_operands(a, b, scales)
-        stores = False
         if sums is not None and not isinstance(sums, Fragment):
             _check_held(sums)
             region = sums.region
@@ -169,11 +163,8 @@ class TensorProducts(Multiplier):
         else:
             region, d = self._taken(kind.shape, kind.element_type)
             if sums is not None:
-                stores = True
                 _store(sums, d)
-        transposed = isinstance(a, Buffer) and a.transposed
-        if isinstance(a, Fragment):
-            stores = True
+        stores = isinstance(a, Fragment) or isinstance(sums, Fragment)
         left = self._operand(a) if isinstance(a, Fragment) else a.value
         if stores:
             tcgen05.fence(kind="before_thread_sync")
@@ -184,7 +175,7 @@ class TensorProducts(Multiplier):
             accumulates = arith.constant(emit.i1(), int(sums is not None))
             tile.gemm_async(
                 *(left, b.value, d, accumulates, *self.load_scales(scales)),
-                transpose_a=transposed,
+                transpose_a=isinstance(a, Buffer) and a.transposed,
                 transpose_b=b.transposed,
             )
             tile.commit(self._ring(), self._slot(self._count.number)[0])
@@ -297,7 +288,7 @@ class TensorProducts(Multiplier):
             region.holder = holder if region.holder is holder else None
 
 
-def check_operands(a: Buffer | Fragment | Memory, b: Buffer, scales: Scales = None) -> None:
+def check_operands(a: Left | Memory, b: Buffer, scales: Scales = None) -> None:
     """Raises WeftError for operands that no product on this chip has."""
     if b.dtype == f32 or min(a.dtype.bits, b.dtype.bits) < 8:
         check_order(a, b)

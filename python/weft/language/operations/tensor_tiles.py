@@ -1,7 +1,5 @@
 """Tiles in tensor memory: their loads and stores by warpgroups, and the products that one thread starts."""
 
-from typing import Any
-
 from weft.dialects import tcgen05, tile
 from weft.dialects.tile import FragmentType
 from weft.errors import shown
@@ -63,10 +61,10 @@ def checked(a: object, b: object, sums: object) -> tuple[Buffer | TensorMemory, 
         if not isinstance(value, legal):
             made = ": w.store it there first" if isinstance(value, Fragment) else ""
             raise mistake(f"{name} of a product in tensor memory must be {kinds}, got {shown(value)}{made}")
-    operands: Any = a, b, sums
-    for each in operands:
+    assert isinstance(a, (Buffer, TensorMemory)) and isinstance(b, Buffer) and isinstance(sums, TensorMemory)
+    for each in (a, b, sums):
         each.check_full()
-    return operands
+    return a, b, sums
 
 
 def multiply(

@@ -368,7 +368,7 @@ def buffer_type(
     return one
 
 
-def is_packed(buffer: Buffer) -> bool:
+def is_packed(buffer: Memory | Fragment) -> bool:
     """Whether two elements share a byte."""
     return container_bits(buffer.value.type) < BYTE
 

@@ -92,6 +92,8 @@ u8 = DType("ui8", "u8")
 i1 = DType("i1", "i1")
 COPIED = (e3m2, e2m3, e2m1, e8m0)
 """The types without numbers or tiles in registers: only copies and products take their elements."""
+NARROW = (e4m3, e5m2, e3m2, e2m3, e2m1)
+"""The types of which products, with block scales, may have two."""
 DTYPES = {
     each.name: each
     for each in (f64, f32, f16, bf16, e4m3, e5m2, *COPIED, i64, i32, i16, i8, u64, u32, u16, u8, i1)

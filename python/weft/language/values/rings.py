@@ -9,6 +9,7 @@ from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from weft.dialects import tile
+from weft.dialects.op import as_attribute
 from weft.dialects.tile_copies import BOTH, ZERO
 from weft.errors import Diagnostic, Location, WeftError, shown
 from weft.ir import callers
@@ -23,15 +24,13 @@ from weft.language.operations import clusters
 from weft.language.values.block_scales import BlockScales, ScaleKind
 from weft.language.values.bounds import may_begin_before
 from weft.language.values.buffers import Buffer, buffer_type, check_room, stages_complaint
-from weft.language.values.dtypes import DType, e2m1, e2m3, e3m2, e4m3, e5m2
+from weft.language.values.dtypes import NARROW, DType, e2m1
 from weft.language.values.matrices import RowsPlace, TilePlace
 from weft.language.values.stages import Slot, Takers
 from weft.mlir import ir, nvvm
 from weft.passes.builders import emit, thread_ids
 
 Kind = tuple[int, int, DType]  # rows, columns and the type of elements
-_BESIDE_BYTES = (e4m3, e5m2, e2m3, e3m2)
-"""The types beside which, in one ring, elements of 4 bits have a byte each, as their products need."""
 
 
 class Ring(carried.Fixed, trace.Positions):
@@ -77,7 +76,7 @@ class Ring(carried.Fixed, trace.Positions):
     def _allocated(self, below: dict[str, ir.Value | None]) -> dict[str, ir.Value]:
         """Its buffers, each in the memory of one that is `below` it, or in its own."""
         dtypes = {each[2] for each in self.kinds.values() if not isinstance(each, ScaleKind)}
-        mixed = not dtypes.isdisjoint(_BESIDE_BYTES)
+        mixed = not dtypes.isdisjoint({*NARROW} - {e2m1})  # products need a byte for each element
         kinds = {
             name: each.types(self.stages)[0]
             if isinstance(each, ScaleKind)
@@ -354,9 +353,9 @@ class Ring(carried.Fixed, trace.Positions):
     def _signalled_by(self, whom: str, attribute: str, counted: str = "", count: int = 0) -> None:
         """Writes who announces full or empty stages, and how many there are, where that changes."""
         attributes = self._ring.owner.attributes
-        attributes[attribute] = ir.StringAttr.get(whom)
+        attributes[attribute] = as_attribute(whom)
         if counted:
-            attributes[counted] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), count)
+            attributes[counted] = as_attribute(count)
 
     def take(self, *, waits: bool = True, own: bool = False) -> Slot:
         """Waits until the next stage is full, and takes it. `release()` lets it be filled again.
@@ -468,7 +467,7 @@ class Ring(carried.Fixed, trace.Positions):
         if (group := trace.current().cta_group) == 1:
             return
         for op in (self._ring.owner, *self._copies):
-            op.attributes["cta_group"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), group)
+            op.attributes["cta_group"] = as_attribute(group)
 
     def _check_reader(self, reader: str) -> None:
         """Raises WeftError where both the lanes and the products of one thread read stages."""
