@@ -1,7 +1,6 @@
 """`tile.gemm` and `tile.gemm_scaled`: products of two tiles of one warp."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from weft.dialects.effects import reads
 from weft.dialects.element_types import NARROW_TYPES, PTX_SCALES
@@ -79,7 +78,7 @@ class GemmScaledOp(
     optional = {"first_group": 0, "a_element": None, "b_element": None}  # noqa: RUF012
 
     @staticmethod
-    def returns(c: Any) -> list[ir.Type]:
+    def returns(c: ir.Value) -> list[ir.Type]:
         return [c.type]
 
     @property

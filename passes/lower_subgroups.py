@@ -5,7 +5,6 @@ pass in pipelines of text.
 """
 
 from functools import partial
-from typing import Any
 
 from weft import mlir
 from weft.dialects.op import refuse
@@ -115,7 +114,7 @@ def _reduced(op: ir.OpView) -> ir.Value:
 _INTEGER = {name: f"{name}i" for name in ("add", "mul", "and", "or", "xor")}
 
 
-def _cluster(op: ir.OpView) -> tuple[tuple[Any, int], ...]:
+def _cluster(op: ir.OpView) -> tuple[tuple[ir.Value, int], ...]:
     return (op.cluster_size, LANES), (op.cluster_stride, 1)
 
 

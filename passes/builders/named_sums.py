@@ -48,7 +48,7 @@ def rounding(store: ir.OpView) -> ReadSumsOp | None:
     itself: it's the only use, and nothing changes sums before it.
     """
     read = tile.reading(store.fragment)
-    if read is None or not read.attribute("rounds") or not _used_once(store.fragment):
+    if read is None or not read.attribute("rounds") or len(list(store.fragment.uses)) != 1:
         return None
     return None if _change_between(read.operation, store.operation) else read
 
@@ -145,7 +145,3 @@ def _end(function: ir.OpView) -> int:
             end, first + count, op.attribute("first_product") + count if isinstance(op, AddProductsOp) else 0
         )
     return end
-
-
-def _used_once(value: ir.Value) -> bool:
-    return len(list(value.uses)) == 1

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any
 
 from weft.isa.chips import LANES, WARPS
 from weft.layout import MEMORY, Iter, Layout
@@ -156,7 +155,7 @@ def run(layout: Layout, shape: Shape) -> int:
     return count
 
 
-def access_bytes(kind: Any) -> int:
+def access_bytes(kind: ir.Type) -> int:
     """The bytes of a row that a lane of a fragment accesses at once; 0 for single elements."""
     count = run(kind.layout, kind.shape)
     return min(count * int(kind.element_type.width) // 8, MOST_BYTES) if count > 1 else 0

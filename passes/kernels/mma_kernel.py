@@ -240,7 +240,7 @@ class MmaKernel:
         """Whether A and B can be copied 16 bytes at a time."""
         bits = emit.index(0)
         for matrix in (each.matrix for each in self._operands):
-            row = arith.muli(_stride(matrix), emit.index(element_bytes(matrix)))
+            row = arith.muli(memref.extract_strided_metadata(matrix)[4], emit.index(element_bytes(matrix)))
             bits = arith.ori(bits, arith.andi(arith.ori(_pointer(matrix), row), emit.index(VECTOR_BYTES - 1)))
         return arith.cmpi(arith.CmpIPredicate.eq, bits, emit.index(0))
 
@@ -467,8 +467,3 @@ def _pointer(matrix: ir.Value) -> ir.Value:
     offset = memref.extract_strided_metadata(matrix)[1]
     address = memref.extract_aligned_pointer_as_index(matrix)
     return arith.addi(address, arith.muli(offset, emit.index(element_bytes(matrix))))
-
-
-def _stride(matrix: ir.Value) -> ir.Value:
-    """Elements between rows, as an index."""
-    return memref.extract_strided_metadata(matrix)[4]

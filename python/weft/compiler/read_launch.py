@@ -1,7 +1,6 @@
 """Reads a kernel's launch attributes (`weft.dialects.launch_contract`) into a `Launch`."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from weft import mlir
 from weft.compiler.kernel_functions import argument_types
@@ -178,7 +177,7 @@ _BINARY = {
 _DIVISIONS = (ir.AffineCeilDivExpr, ir.AffineFloorDivExpr, ir.AffineModExpr)
 
 
-def _expression(expression: Any, kernel: ir.OpView) -> Expression:
+def _expression(expression: ir.AffineExpr, kernel: ir.OpView) -> Expression:
     if (constant := mlir.cast(ir.AffineConstantExpr, expression)) is not None:
         return int(constant.value)
     if (dimension := mlir.cast(ir.AffineDimExpr, expression)) is not None:

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
@@ -21,7 +20,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return f"; did you mean '{best}'?"
 
 
-def no_parameter(function: Callable[..., Any], name: str, instead: Mapping[str, str]) -> str:
+def no_parameter(function: Callable[..., object], name: str, instead: Mapping[str, str]) -> str:
     """The complaint about an argument of this name. `instead` has a remedy for each name that others use."""
     import inspect
 

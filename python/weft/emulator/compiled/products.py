@@ -9,7 +9,6 @@ import ctypes
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -397,6 +396,6 @@ def _table(name: str) -> npt.NDArray[np.float64]:
 
 
 @cache
-def _compiled(kind: ProductKind) -> Callable[..., Any]:
+def _compiled(kind: ProductKind) -> Callable[..., object]:
     at = addresses(text_of(kind), ["product"], code=2, whole=True)["product"]
     return ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p)(at)

@@ -96,18 +96,13 @@ def _words(seed: object) -> list[ir.Value | int]:
     return [emit.signless(each.to(u32).value) for each in (number, number >> 32)]
 
 
-def _as(word: ir.Value | int, kind: ir.Type) -> ir.Value:
-    """A word in each element of a vector type."""
-    return _constant(word, kind) if isinstance(word, int) else vector.broadcast(kind, word)
-
-
 def _constant(word: int, kind: ir.Type) -> ir.Value:
     return emit.constant(kind, word - 2**32 if word >= 2**31 else word)
 
 
 def _product(factor: ir.Value, word: ir.Value) -> list[ir.Value]:
     """The low and the high words of a product. As a bitcast, so that one instruction computes both."""
-    wide = emit.with_elements(word.type, ir.IntegerType.get_signless(64))
+    wide = emit.with_elements(word.type, emit.i64())
     count = 2 * word.type.shape[0]
     halves = ir.VectorType.get([count], emit.i32())
     both = vector.bitcast(halves, arith.muli(arith.extui(wide, factor), arith.extui(wide, word)))
@@ -117,7 +112,7 @@ def _product(factor: ir.Value, word: ir.Value) -> list[ir.Value]:
 def _philox(counter: ir.Value, key: list[ir.Value | int]) -> list[ir.Value]:
     """The random words of the counter (counter, 0, 0, 0), for the words of a seed."""
     kind = counter.type
-    key = [_as(word, kind) for word in key]
+    key = [_constant(word, kind) if isinstance(word, int) else vector.broadcast(kind, word) for word in key]
     zero, factors, steps = (
         _constant(0, kind),
         [_constant(each, kind) for each in _MULTIPLIERS],
