@@ -4,8 +4,9 @@ filled some iterations ahead.
 Where the chip has `wgmma` or `tcgen05.mma`, these multiply, and one thread fills a ring of stages by TMA.
 Otherwise, all warps multiply by `mma.sync`, and fill the stages by `cp.async`. With `wgmma`, a second product
 of what is computed from a first one starts an iteration late. Warpgroups or warps divide the sums, and so
-all tiles of the kernel: the pass decides their layouts, and the block size. The kernel may only load,
-multiply, compute by element or row, and store.
+all tiles of the kernel: the pass decides their layouts, and the block size. Where rows and columns may be
+unaligned, threads copy single elements, and warps multiply. The kernel may only load, multiply, compute by
+element or row, and store.
 """
 
 from weft.dialects.op import refuse

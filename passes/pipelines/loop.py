@@ -27,6 +27,7 @@ from weft.isa.chips import CHIPS, describe
 from weft.isa.tcgen05.pairs import PAIR
 from weft.isa.tensor_map import ROW_BYTES
 from weft.mlir import arith, ir, memref, operations, scf
+from weft.passes.analysis.factors import factor
 from weft.passes.assign_layouts import same_layout
 from weft.passes.builders import emit, thread_ids
 
@@ -51,6 +52,8 @@ class Load:
     """The stages."""
     map: ir.Value
     """The matrix, for TMA."""
+    aligned: bool
+    """Whether the matrix's rows begin at multiples of 16 bytes."""
     first: tuple[ir.Value | int, ir.Value | int] = (0, 0)
     """Where in the tile the part begins that the CTA loads."""
 
@@ -63,17 +66,15 @@ class Load:
         self.bytes = prod(self.shape) * self.element.width // 8
         self.edges = [ZERO if _is_natural(each) else BOTH for each in (op.row, op.column)]
 
-    def complaints(self, aligned: Sequence[ir.Value]) -> Iterator[tuple[ir.OpView, str]]:
-        """What keeps tiles from being copied by vectors from one of the `aligned` matrices."""
+    @property
+    def by_vectors(self) -> bool:
+        """Whether the parts of rows in a tile begin at multiples of 16 bytes."""
+        return self.aligned and factor(self.op.column) * self.element.width % (8 * ROW_BYTES) == 0
+
+    def complaints(self) -> Iterator[tuple[ir.OpView, str]]:
+        """What keeps tiles from going through stages."""
         if not is_free(self.op.fragment):
             yield self.op, "loads a tile with a layout, and products of loaded tiles decide on theirs"
-        if self.matrix not in aligned:
-            text = (
-                f"must load from an array whose rows begin at multiples of {ROW_BYTES} bytes: make it wider"
-            )
-            wide = f"to a multiple of {ROW_BYTES * 8 // self.element.width} elements"
-            by_ring = "or multiply stages of a ring that a role writes"
-            yield self.op, f"{text}, {wide}, and pass a view of its columns; {by_ring}"
         unit = 8 * min(SWIZZLES) // self.element.width
         if self.shape[1] % unit:
             what = f"loads {self.shape[1]} columns of an array, which must be a multiple of {unit}"
@@ -98,6 +99,11 @@ class Loop:
         read = {each.a for each in products} | right
         found = [each.opview for each in body if isinstance(each.opview, LoadOp) and each.results[0] in read]
         self.loads = {each.fragment: Load(each, each.fragment in right) for each in found}
+        arguments = list(kernel.body.blocks[0].arguments)
+        bytes_ = contract.ALIGNED.of(kernel) or [ROW_BYTES] * len(arguments)
+        aligned = [each for each, known in zip(arguments, bytes_, strict=False) if known % ROW_BYTES == 0]
+        for load in self.loads.values():
+            load.aligned = load.matrix in aligned
         self.bytes = sum(each.bytes for each in self.loads.values())  # of a stage
         self.needed = {value for each in found for value in (each.source, each.row, each.column)}
         self.coordinates = _slice(body, self.needed)
@@ -155,11 +161,8 @@ class Loop:
                 )
             if each.attribute("alpha") != 1.0:
                 yield each, f"must have alpha 1.0, got {each.attribute('alpha')}"
-        arguments = list(self.kernel.body.blocks[0].arguments)
-        bytes_ = contract.ALIGNED.of(self.kernel) or [ROW_BYTES] * len(arguments)
-        aligned = [each for each, known in zip(arguments, bytes_, strict=True) if known % ROW_BYTES == 0]
         for load in self.loads.values():
-            yield from load.complaints(aligned)
+            yield from load.complaints()
         if self.needed & set(op.inner_iter_args):
             yield (
                 op,
@@ -236,12 +239,14 @@ class Loop:
         return [self.loads[each] for each in (product.a, product.b) if each in self.loads]
 
     def reads(self, product: GemmOp) -> bool:
-        """Whether `wgmma` and `tcgen05.mma` can read the tiles of a product where they are: stages of K-major
-        tiles, and with elements of 16 bits any stages, or A in registers.
+        """Whether TMA can load the tiles of a product, and `wgmma` and `tcgen05.mma` can read them where they
+        are: stages of K-major tiles, and with elements of 16 bits any stages, or A in registers.
         """
         loads = [self.loads.get(each) for each in (product.a, product.b)]
         wide = product.a.type.element_type.width == 16
-        return wide or all(each is not None and each.k_major for each in loads)
+        return all(each.by_vectors for each in loads if each is not None) and (
+            wide or all(each is not None and each.k_major for each in loads)
+        )
 
     def divides(self, m: int, n: int, across: int) -> bool:
         """Whether all tiles, except for those in stages, can be divided as those of m x n are: they have m

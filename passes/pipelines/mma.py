@@ -106,7 +106,10 @@ class ByWarps(Pipeline):
         for each, (source, row, column, *_) in places:
             row = row if has is None else emit.select(has, row, _NO_ROW)
             part, (rows, columns) = each.stage(stage), each.edges
-            tile.copy_async(source, row, column, part, vector_bytes=ROW_BYTES, rows=rows, columns=columns)
+            if each.by_vectors:
+                tile.copy_async(source, row, column, part, vector_bytes=ROW_BYTES, rows=rows, columns=columns)
+            else:
+                tile.copy(source, row, column, part)
             yield
 
     def _begin(self, number: ir.Value, read: ir.Value, write: ir.Value) -> None:

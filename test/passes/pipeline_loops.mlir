@@ -149,7 +149,7 @@ gpu.module @m [#nvvm.target<chip = "sm_80">] {
   // CHECK: %[[ANY:.*]] = arith.cmpi sgt, %arg3, %c0_i32
   // CHECK: scf.if %[[ANY]]
   // CHECK: "tile.copy_async"(%arg0, %c0_i32, %c0_i32,
-  // CHECK: "tile.copy_async"(%arg1, %c0_i32, %arg4,
+  // CHECK: "tile.copy_async"(%arg1, %c0_i32, %[[EVEN:[a-z0-9]*]],
   // CHECK: nvvm.cp.async.commit.group
   // CHECK: scf.if
   // CHECK: nvvm.cp.async.commit.group
@@ -164,7 +164,7 @@ gpu.module @m [#nvvm.target<chip = "sm_80">] {
   // CHECK: %[[AT_A:.*]] = arith.select %[[HAS]], %c0_i32, %c1073741824_i32
   // CHECK: "tile.copy_async"(%arg0, %[[AT_A]], %[[AT]], %{{.*}}) {vector_bytes = 16 : i64}
   // CHECK: "tile.gemm"(%{{.*}}, %{{.*}}, %[[ACC]])
-  // CHECK: "tile.copy_async"(%arg1, %{{.*}}, %arg4, %{{.*}}) {columns = "both", vector_bytes = 16 : i64}
+  // CHECK: "tile.copy_async"(%arg1, %{{.*}}, %[[EVEN]], %{{.*}}) {columns = "both", vector_bytes = 16 : i64}
   // CHECK-COUNT-3: "tile.gemm"
   // CHECK: nvvm.cp.async.commit.group
   // CHECK: scf.yield %{{.*}}, %{{.*}}, %[[READ]]
@@ -177,16 +177,45 @@ gpu.module @m [#nvvm.target<chip = "sm_80">] {
       attributes {known_block_size = array<i32: 128, 1, 1>} {
     %c0 = arith.constant 0 : i32
     %c64 = arith.constant 64 : i32
+    %even = arith.muli %col, %c64 : i32
     %zero = arith.constant dense<0.0> : tensor<64x64xf32>
     %s = scf.for %k = %c0 to %n step %c64 iter_args(%acc = %zero) -> (tensor<64x64xf32>) : i32 {
       %x = "tile.load"(%a, %c0, %k) : (memref<?x?xbf16>, i32, i32) -> tensor<64x64xbf16>
-      %y = "tile.load"(%b, %k, %col) : (memref<?x?xbf16>, i32, i32) -> tensor<64x64xbf16>
+      %y = "tile.load"(%b, %k, %even) : (memref<?x?xbf16>, i32, i32) -> tensor<64x64xbf16>
       %t = "tile.gemm"(%x, %y, %acc) {beta = 1.0 : f32} : (tensor<64x64xbf16>, tensor<64x64xbf16>, tensor<64x64xf32>) -> tensor<64x64xf32>
       scf.yield %t : tensor<64x64xf32>
     } {stages = 3 : i64}
     %c = "tile.load"(%d, %c0, %c0) : (memref<?x?xf32>, i32, i32) -> tensor<64x64xf32>
     %e = arith.addf %s, %c : tensor<64x64xf32>
     "tile.store"(%e, %d, %c0, %c0) : (tensor<64x64xf32>, memref<?x?xf32>, i32, i32) -> ()
+    gpu.return
+  }
+}
+
+// -----
+
+// Rows of A aren't aligned, and columns of B begin anywhere: threads copy elements, and warps multiply.
+gpu.module @m [#nvvm.target<chip = "sm_90a">] {
+  // CHECK-LABEL: gpu.func @unaligned
+  // CHECK-NOT: "tile.copy_async"
+  // CHECK: "tile.copy"(%arg0,
+  // CHECK: "tile.copy"(%arg1, %{{.*}}, %arg4,
+  // CHECK: scf.for
+  // CHECK: "tile.copy"(%arg0,
+  // CHECK: "tile.copy"(%arg1,
+  // CHECK: "tile.gemm"
+  gpu.func @unaligned(%a: memref<?x?xbf16>, %b: memref<?x?xbf16>, %d: memref<?x?xf32>, %n: i32, %col: i32) kernel
+      attributes {known_block_size = array<i32: 128, 1, 1>, weft.aligned = array<i32: 2, 16, 1, 1, 1>} {
+    %c0 = arith.constant 0 : i32
+    %c64 = arith.constant 64 : i32
+    %zero = arith.constant dense<0.0> : tensor<64x64xf32>
+    %s = scf.for %k = %c0 to %n step %c64 iter_args(%acc = %zero) -> (tensor<64x64xf32>) : i32 {
+      %x = "tile.load"(%a, %c0, %k) : (memref<?x?xbf16>, i32, i32) -> tensor<64x64xbf16>
+      %y = "tile.load"(%b, %k, %col) : (memref<?x?xbf16>, i32, i32) -> tensor<64x64xbf16>
+      %t = "tile.gemm"(%x, %y, %acc) {beta = 1.0 : f32} : (tensor<64x64xbf16>, tensor<64x64xbf16>, tensor<64x64xf32>) -> tensor<64x64xf32>
+      scf.yield %t : tensor<64x64xf32>
+    } {stages = 2 : i64}
+    "tile.store"(%s, %d, %c0, %c0) : (tensor<64x64xf32>, memref<?x?xf32>, i32, i32) -> ()
     gpu.return
   }
 }

@@ -1,27 +1,6 @@
 // RUN: weft-opt %s --pipeline-loops --split-input-file --verify-diagnostics
 
 gpu.module @m [#nvvm.target<chip = "sm_90a">] {
-  gpu.func @unaligned(%a: memref<?x?xbf16>, %d: memref<?x?xf32>, %n: i32) kernel
-      attributes {known_block_size = array<i32: 128, 1, 1>, weft.aligned = array<i32: 2, 1, 1>} {
-    %c0 = arith.constant 0 : i32
-    %step = arith.constant 64 : i32
-    %zero = arith.constant dense<0.0> : tensor<128x128xf32>
-    %s = scf.for %k = %c0 to %n step %step iter_args(%acc = %zero) -> (tensor<128x128xf32>) : i32 {
-      // expected-error @below {{'tile.load' op must load from an array whose rows begin at multiples of 16 bytes: make it wider, to a multiple of 8 elements, and pass a view of its columns; or multiply stages of a ring that a role writes}}
-      %x = "tile.load"(%a, %c0, %k) : (memref<?x?xbf16>, i32, i32) -> tensor<128x64xbf16>
-      %y = "tile.load"(%a, %k, %c0) : (memref<?x?xbf16>, i32, i32) -> tensor<64x128xbf16>
-      // expected-note @below {{the product of loaded tiles, which --pipeline-loops divides}}
-      %t = "tile.gemm"(%x, %y, %acc) {beta = 1.0 : f32} : (tensor<128x64xbf16>, tensor<64x128xbf16>, tensor<128x128xf32>) -> tensor<128x128xf32>
-      scf.yield %t : tensor<128x128xf32>
-    }
-    "tile.store"(%s, %d, %c0, %c0) : (tensor<128x128xf32>, memref<?x?xf32>, i32, i32) -> ()
-    gpu.return
-  }
-}
-
-// -----
-
-gpu.module @m [#nvvm.target<chip = "sm_90a">] {
   gpu.func @thread(%a: memref<?x?xbf16>, %d: memref<?x?xf32>, %n: i32) kernel
       attributes {known_block_size = array<i32: 128, 1, 1>} {
     %c0 = arith.constant 0 : i32

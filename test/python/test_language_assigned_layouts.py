@@ -245,6 +245,36 @@ def test_a_plain_loop_multiplies(arch):
     assert np.allclose(d, want, atol=1e-3)
 
 
+@pytest.mark.each_value(3)
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a", "sm_100a", "sm_120a"])
+@pytest.mark.parametrize("first, columns", [(0, 151), (1, 152), (3, 149)])
+def test_a_plain_loop_multiplies_arrays_with_unaligned_rows(arch, first, columns):
+    a = random(200, 160, dtype=ml_dtypes.bfloat16)[:, first : first + columns]
+    b = random(columns, 265, dtype=ml_dtypes.bfloat16)[:, first:]
+    d = np.zeros((200, 265 - first), ml_dtypes.bfloat16)
+    assert not gemm.emulate(a, b, d, N=128, arch=arch).findings
+    want = a.astype(np.float64) @ b.astype(np.float64)
+    assert np.allclose(d.astype(np.float64), want, rtol=2**-7, atol=0.02)
+
+
+@w.kernel(grid=lambda d: (w.ceil_div(d.rows, 64), w.ceil_div(d.columns, 64)))
+def of_parts(a: w.In["m k", w.f16], b: w.In["k n", w.f16], d: w.Out["m n", w.f32], first: w.i32, *, least):
+    row, column, sums = w.cta(0) * 64, w.cta(1) * 64, w.zeros((64, 64))
+    for k in w.range(0, a.columns - first, 32):
+        at = k + (least if least else first)
+        sums = w.gemm(w.load(a[row, at], (64, 32)), w.load(b[at, column], (32, 64)), sums)
+    w.store(sums, d[row, column])
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+@pytest.mark.parametrize("least", [0, 3])
+def test_tiles_of_a_plain_loop_begin_at_any_column(arch, least):
+    a, b = random(70, 104, dtype=np.float16), random(104, 72, dtype=np.float16)
+    d = np.zeros((70, 72), np.float32)
+    assert not of_parts.emulate(a, b, d, 3, least=least, arch=arch).findings
+    assert np.allclose(d, a[:, 3:].astype(np.float64) @ b[3:].astype(np.float64), atol=1e-3)
+
+
 @w.kernel()
 def of_registers(h: w.In["m k", w.f16], g: w.In["k n", w.f16], y: w.Out["m n", w.f32], *, same):
     a = w.load(h[0, 0], (64, 32)) + 1
