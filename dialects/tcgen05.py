@@ -273,11 +273,7 @@ class MmaBlockScaleOp(
 
 
 class SpMmaBlockScaleOp(
-    ProductOp,
-    dialect=Tcgen05,
-    name="sp_mma_block_scale",
-    family=mma_isa.MMA_SP_BLOCK_SCALE,
-    traits=[ORDERS],
+    ProductOp, dialect=Tcgen05, name="sp_mma_block_scale", family=mma_isa.MMA_SP_BLOCK_SCALE, traits=[ORDERS]
 ):
     """`tcgen05.mma.sp` with block scale: as `tcgen05.mma_block_scale`, with half of A's elements, which
     metadata in tensor memory selects.

@@ -4,13 +4,7 @@ from collections.abc import Sequence
 
 from weft.dialects.effects import ORDERS
 from weft.dialects.op import Op, Operand, Result, build
-from weft.dialects.tile_types import (
-    Tile,
-    group_complaint,
-    is_buffer,
-    is_fragment,
-    is_tensor_buffer,
-)
+from weft.dialects.tile_types import Tile, group_complaint, is_buffer, is_fragment, is_tensor_buffer
 from weft.dialects.wgmma import LAST_SUM
 from weft.mlir import ir
 

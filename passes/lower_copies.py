@@ -170,10 +170,7 @@ def _copy(op: CopyOp) -> None:
     base, thread = tile.address(op.tile), emit.thread()
     loop = scf.ForOp(thread, emit.value(rows * columns), emit.value(threads))
     with ir.InsertionPoint(loop.body):
-        row, column = (
-            emit.div(loop.induction_variable, columns),
-            emit.rem(loop.induction_variable, columns),
-        )
+        row, column = (emit.div(loop.induction_variable, columns), emit.rem(loop.induction_variable, columns))
         element = _guarded_load(source, emit.add(op.row, row), emit.add(op.column, column), source.element)
         llvm.store(element, addresses.offset(base, shared.offset(Point(row), Point(column))))
         scf.yield_([])

@@ -276,9 +276,4 @@ CANDIDATES = (
     ),
 )
 
-LOWER_GEMM_ASYNC = Pass(
-    "lower-gemm-async",
-    "lower tile.gemm_async to wgmma or tcgen05",
-    run,
-    lowers=LOWERED,
-)
+LOWER_GEMM_ASYNC = Pass("lower-gemm-async", "lower tile.gemm_async to wgmma or tcgen05", run, lowers=LOWERED)

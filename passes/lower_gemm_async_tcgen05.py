@@ -426,13 +426,7 @@ CANDIDATES = (
     Candidate(
         "tcgen05.mma.ws",
         PRIORITY,
-        (
-            *_MEMORY,
-            Predicate("weight_stationary", _weight_stationary),
-            *_PLAIN,
-            *_SHAPES,
-            _DESCRIPTOR,
-        ),
+        (*_MEMORY, Predicate("weight_stationary", _weight_stationary), *_PLAIN, *_SHAPES, _DESCRIPTOR),
         _multiply,
     ),
 )

@@ -77,10 +77,7 @@ def _write_region(op: ir.OpView) -> None:
             gpu.yield_([combine(*block.arguments)])
 
 
-_NUMBERS = {
-    "#gpu<all_reduce_op minnumf>": arith.minnumf,
-    "#gpu<all_reduce_op maxnumf>": arith.maxnumf,
-}
+_NUMBERS = {"#gpu<all_reduce_op minnumf>": arith.minnumf, "#gpu<all_reduce_op maxnumf>": arith.maxnumf}
 
 
 def _replace(op: ir.OpView, *results: ir.Value) -> None:

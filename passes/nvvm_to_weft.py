@@ -141,8 +141,4 @@ def _packed(kind: ir.Type, register: ir.Value) -> ir.Value:
     return llvm.insertelement(empty, register, _index())
 
 
-NVVM_TO_WEFT = Pass(
-    "nvvm-to-weft",
-    "raise upstream's tensor-core operations to Weft's and verify them",
-    run,
-)
+NVVM_TO_WEFT = Pass("nvvm-to-weft", "raise upstream's tensor-core operations to Weft's and verify them", run)

@@ -142,10 +142,7 @@ def _emulate_ptx(options: Namespace, text: str, name: str) -> "tuple[Report, lis
 
 
 def _launched(
-    launch: "Callable[..., Report]",
-    arguments: list[values.Argument],
-    options: Namespace,
-    limits: cli.Record,
+    launch: "Callable[..., Report]", arguments: list[values.Argument], options: Namespace, limits: cli.Record
 ) -> "Report":
     """Launches once, or with `--seeds` in many interleavings, whose findings are the report's."""
     if not options.bar:

@@ -10,12 +10,7 @@ from weft.registry.opt_flags import OPTIONS, SWITCHES
 from weft.tools import cli
 
 _EXPLAIN = "--tile-explain-dispatch"
-_SWITCHES = (
-    _EXPLAIN,
-    "--mlir-print-ir-before-all",
-    "--mlir-print-ir-after-all",
-    "--dump-pass-pipeline",
-)
+_SWITCHES = (_EXPLAIN, "--mlir-print-ir-before-all", "--mlir-print-ir-after-all", "--dump-pass-pipeline")
 
 
 def add_arguments(parser: ArgumentParser) -> None:

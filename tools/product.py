@@ -10,15 +10,7 @@ import numpy as np
 from weft import reference
 from weft.compiler.launch_record import Launch, MemrefArgument, ScalarArgument
 from weft.dialects.op import refuse
-from weft.dialects.operand_roles import (
-    BLOCK_SCALES,
-    ROLES,
-    SCALE_OF_WORDS,
-    WORD,
-    extents,
-    role_of,
-    title,
-)
+from weft.dialects.operand_roles import BLOCK_SCALES, ROLES, SCALE_OF_WORDS, WORD, extents, role_of, title
 from weft.dialects.product_types import ceil_div
 from weft.dialects.tile import LoadElementOp, MatmulOp
 from weft.errors import WeftError

@@ -52,10 +52,7 @@ ATAN = "y = x / (1 + 0.28 * x * x)", "y = y - cos(y) * (sin(y) - x * cos(y))"
 _BY_ATAN = (
     f"with {ATAN[0]} and, twice, {ATAN[1]} as atan(x) for x in -1..1; f64 needs __nv_atan in the module"
 )
-_BY_SHUFFLES = {
-    "rotate": "use gpu.shuffle idx",
-    "subgroup_broadcast": "use gpu.shuffle idx",
-}
+_BY_SHUFFLES = {"rotate": "use gpu.shuffle idx", "subgroup_broadcast": "use gpu.shuffle idx"}
 _BY_HOST = "move it to a host function"
 _BY_BUFFER = (
     "use an argument of the kernel, memref.alloca, or an attribution of the kernel in workgroup memory"

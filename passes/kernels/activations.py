@@ -198,9 +198,7 @@ KERNELS = {
         ),
     ),
     "gelu_tanh": Kernel(
-        _gelu_tanh,
-        _of_gelu_tanh,
-        (_HALF * X * (_ONE + called("tanh", _U)), X * sigmoid(number(2.0) * _U)),
+        _gelu_tanh, _of_gelu_tanh, (_HALF * X * (_ONE + called("tanh", _U)), X * sigmoid(number(2.0) * _U))
     ),
     "silu": Kernel(_silu, _of_silu, (X * sigmoid(X), _HALF * X * (_ONE + called("tanh", _HALF * X)))),
 }

@@ -88,11 +88,7 @@ def vector_of(matrix: ir.Value, *indices: ir.Value | int | None) -> ir.Value:
     return _part(matrix, indices, [_extent(matrix, -1)])
 
 
-def _part(
-    matrix: ir.Value,
-    indices: Sequence[ir.Value | int | None],
-    sizes: list[ir.Value],
-) -> ir.Value:
+def _part(matrix: ir.Value, indices: Sequence[ir.Value | int | None], sizes: list[ir.Value]) -> ir.Value:
     """The part of an array at these indices of its first dimensions, of these sizes in the others."""
     dynamic = ir.ShapedType.get_dynamic_size()
     stride = ir.ShapedType.get_dynamic_stride_or_offset()

@@ -11,15 +11,7 @@ from weft.dialects import tile
 from weft.dialects.element_types import PTX_INPUTS
 from weft.dialects.op import Related, refuse
 from weft.dialects.schedule import SWIZZLES
-from weft.dialects.tile import (
-    BroadcastOp,
-    GemmOp,
-    LoadOp,
-    ReduceOp,
-    StoreOp,
-    is_fragment,
-    is_free,
-)
+from weft.dialects.tile import BroadcastOp, GemmOp, LoadOp, ReduceOp, StoreOp, is_fragment, is_free
 from weft.dialects.tile_copies import BOTH, ZERO
 from weft.dialects.tile_types import is_memref
 from weft.isa.async_copy import CP_ASYNC

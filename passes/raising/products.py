@@ -25,15 +25,7 @@ from weft.passes.raising.expressions import (
     leaves,
     mapped,
 )
-from weft.passes.raising.formulas import (
-    FORMATS,
-    FUNCTIONS,
-    Comparison,
-    Formula,
-    NoFormulaError,
-    X,
-    number,
-)
+from weft.passes.raising.formulas import FORMATS, FUNCTIONS, Comparison, Formula, NoFormulaError, X, number
 
 
 def inner_forms(top: Form, product: Sum) -> list[Form]:

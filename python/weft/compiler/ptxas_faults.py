@@ -119,10 +119,7 @@ FAULTS = (
         "the upper half of a word of the same pair of fp8 twice isn't written",
         ("12.9",),
         r"mov\.b32\s+(?P<d>%r\d+), \{(?P<a>%rs\d+), (?P=a)\};",
-        (
-            "{guard}cvt.u32.u16 {d}, {a};",
-            "{guard}prmt.b32 {d}, {d}, {d}, 0x1010;",
-        ),
+        ("{guard}cvt.u32.u16 {d}, {a};", "{guard}prmt.b32 {d}, {d}, {d}, 0x1010;"),
         operand=r"satfinite[\w.]*\.e[45]m[23]x2",
     ),
     Fault(

@@ -27,8 +27,7 @@ def read_workspaces(kernel: ir.OpView, kinds: Sequence[ir.Type]) -> tuple[Worksp
         raise refuse(kernel, f"must have weft.grid with {name}, whose rows are counted by tile")
     if not 0 < len(rows) <= len(kinds) or min(rows) < 1:
         raise refuse(
-            kernel,
-            f"{name} must have numbers above 0, one for each of the last arguments, got {rows}",
+            kernel, f"{name} must have numbers above 0, one for each of the last arguments, got {rows}"
         )
     return tuple(_parameter(kernel, name, *each) for each in zip(kinds[-len(rows) :], rows, strict=True))
 

@@ -195,12 +195,7 @@ def added_to(epilogue: Epilogue | None, scales: Scales | None = None) -> dict[st
 
 
 def described(
-    name: str,
-    a: Array,
-    b: Array,
-    added: Mapping[str, Array],
-    options: Product,
-    activations: Sequence[str],
+    name: str, a: Array, b: Array, added: Mapping[str, Array], options: Product, activations: Sequence[str]
 ) -> TeamProduct:
     """The product of a call, with one of these activations. Raises WeftError for arrays that don't fit."""
     left, right, transpose_b = arrays.view(a), arrays.view(b), options.transpose_b

@@ -25,10 +25,7 @@ _REMEDIES = {
     "bufferization": "lower it with upstream's passes (weft-opt --one-shot-bufferize)",
     "transform": "run it before (weft-opt --transform-interpreter)",
 }
-_BEFORE = (
-    ("nvgpu.", "convert-nvgpu-to-nvvm"),
-    ("gpu.launch", "gpu-kernel-outlining"),
-)
+_BEFORE = (("nvgpu.", "convert-nvgpu-to-nvvm"), ("gpu.launch", "gpu-kernel-outlining"))
 # Loops and memory, then numbers, then what is LLVM's dialect already.
 _HOST = (
     "convert-linalg-to-loops,lower-affine,convert-vector-to-scf,convert-scf-to-cf,expand-strided-metadata,"

@@ -414,11 +414,7 @@ def signal(
     counter: Place, *, order: Literal["relaxed", "release"] = "release", scope: _Scope = "gpu"
 ) -> None: ...
 def await_signals(
-    counter: Place,
-    number: _Index,
-    *,
-    order: Literal["relaxed", "acquire"] = "acquire",
-    scope: _Scope = "gpu",
+    counter: Place, number: _Index, *, order: Literal["relaxed", "acquire"] = "acquire", scope: _Scope = "gpu"
 ) -> None: ...
 @overload
 def atomic_max(to: Place, value: _Number, *, order: _Order = None, scope: _Scope = None) -> Scalar: ...
@@ -539,12 +535,7 @@ def thread() -> Scalar: ...
 def tiles(*, order: Callable[[Scalar, tuple[Scalar, ...]], Any] | None = None) -> Iterator[Any]: ...
 def tile_queue(counter: Place | None = None) -> Iterable[Any]: ...
 def range(
-    first: _Index,
-    end: _Index | None = None,
-    step: _Index = 1,
-    *,
-    unroll: int = 1,
-    stages: int | None = None,
+    first: _Index, end: _Index | None = None, step: _Index = 1, *, unroll: int = 1, stages: int | None = None
 ) -> Iterable[Scalar]: ...
 
 # Tools

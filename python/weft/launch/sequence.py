@@ -119,9 +119,7 @@ class Sequence:
         self._kept = lane, counter, words, steps  # to which the sequence has pointers
         calls = 0 if counter is None else counter.address
         starts = ctypes.addressof(words[0]), ctypes.addressof(words[-1])
-        self._sequence = host.words(
-            [int(primary(ordinal)), ctypes.addressof(lane), calls, *starts, most],
-        )
+        self._sequence = host.words([int(primary(ordinal)), ctypes.addressof(lane), calls, *starts, most])
         self.plan_address = ctypes.addressof(self._sequence)
 
     def provide(self, status: int, stream: int) -> None:

@@ -56,14 +56,7 @@ def draw(layout: Any, shape: Shape = (), element_bits: int | None = None) -> Svg
             copies = (_text(position, MEMORY in layout.axes) for position in each)
             tip = f"({i}, {j}): {'; '.join(copies)}" if len(each) > 1 else ""
             svg.add(
-                "rect",
-                title=tip,
-                x=x,
-                y=y,
-                width=width,
-                height=_HEIGHT,
-                fill=_color(each[0]),
-                stroke="white",
+                "rect", title=tip, x=x, y=y, width=width, height=_HEIGHT, fill=_color(each[0]), stroke="white"
             )
             svg.add("text", text, x=x + width / 2, y=y + 12, font_size=10, text_anchor="middle")
     return svg

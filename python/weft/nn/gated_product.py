@@ -12,12 +12,7 @@ from weft.launch import runtime
 from weft.multiply.matmul import matmul
 from weft.nn import gating
 from weft.nn.arguments import check_tensor
-from weft.nn.linear import (
-    Linear,
-    is_result,
-    of_parameters,
-    rows_of_gradient,
-)
+from weft.nn.linear import Linear, is_result, of_parameters, rows_of_gradient
 from weft.torch.autograd import activated
 from weft.torch.operators import epilogue_of, without_autocast
 from weft.torch.signatures import Device, Gradients, Operand

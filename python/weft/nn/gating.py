@@ -81,11 +81,7 @@ class _Thread:
 
     def gradient(self) -> None:
         dz, dh, z = self.pointers
-        gate, up, of_h = (
-            self._load(z, self.of_gate),
-            self._load(z, self.of_up),
-            self._load(dh, self.of_h),
-        )
+        gate, up, of_h = (self._load(z, self.of_gate), self._load(z, self.of_up), self._load(dh, self.of_h))
         slope = activations.derivative(self.activation, gate)
         self._store(arith.mulf(arith.mulf(of_h, up), slope), dz, self.of_gate)
         self._store(arith.mulf(of_h, activations.apply(self.activation, gate)), dz, self.of_up)

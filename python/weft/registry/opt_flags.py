@@ -62,10 +62,7 @@ OPTIONS = {
 # Those of `weft-opt` alone.
 OUTPUT = {
     "--mlir-elide-elementsattrs-if-larger": ("N", "leave out the numbers of constants of more than N"),
-    "--mlir-elide-resource-strings-if-larger": (
-        "N",
-        "leave out resources of more than N characters",
-    ),
+    "--mlir-elide-resource-strings-if-larger": ("N", "leave out resources of more than N characters"),
     "--mlir-pass-statistics-display": ("list|pipeline", "the form of --mlir-pass-statistics"),
     "--output-split-marker": ("MARKER", "the line between the parts of a split file's result"),
     "--irdl-file": ("FILE", "define the dialects in a file of IRDL before the input is read"),

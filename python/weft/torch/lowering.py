@@ -195,10 +195,7 @@ def _node() -> "type[ExternKernelOut]":
             alias = f"Weft{made.name}"
             text = f"{alias}({', '.join(arguments)})"
             name = f"weft_{made.name.lower()}_{hashlib.sha256(text.encode()).hexdigest()[:8]}"
-            self.weft_lines = (
-                f"from {made.module} import {made.name} as {alias}",
-                f"{name} = {text}",
-            )
+            self.weft_lines = (f"from {made.module} import {made.name} as {alias}", f"{name} = {text}")
             super().__init__(layout, inputs, python_kernel_name=name, op_overload=overload)
 
         def codegen(self, wrapper: "PythonWrapperCodegen") -> None:

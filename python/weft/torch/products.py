@@ -14,14 +14,7 @@ from weft.errors import WeftError
 from weft.launch.arrays import type_name
 from weft.multiply import array_views
 from weft.multiply.sizes import k_complaint
-from weft.torch.autograd import (
-    FORWARD_MODE,
-    activated,
-    for_each,
-    multiply,
-    multiply_grouped,
-    multiply_scaled,
-)
+from weft.torch.autograd import FORWARD_MODE, activated, for_each, multiply, multiply_grouped, multiply_scaled
 from weft.torch.operators import TYPES
 from weft.torch.signatures import Operand
 from weft.torch.transforms import has_tangent

@@ -4,14 +4,7 @@ from weft.isa.mma import matrix_moves
 from weft.isa.mma import scaled as mma_scaled
 from weft.isa.mma import sparse as mma_sparse
 from weft.isa.mma import sync as mma_sync
-from weft.isa.mma.matrix_moves import (
-    LDMATRIX,
-    MOVMATRIX,
-    STMATRIX,
-    Ldmatrix,
-    Movmatrix,
-    Stmatrix,
-)
+from weft.isa.mma.matrix_moves import LDMATRIX, MOVMATRIX, STMATRIX, Ldmatrix, Movmatrix, Stmatrix
 from weft.isa.mma.scaled import SCALED, SPARSE_SCALED, Scaled, SparseScaled
 from weft.isa.mma.sparse import SPARSE, Sparse
 from weft.isa.mma.sync import SYNC, Sync

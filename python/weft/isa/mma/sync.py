@@ -262,9 +262,7 @@ def _bf16_quads(form: Sync, chip: str) -> bool:
 
 
 # Where LLVM 22.1 can't select the intrinsic of a form that the chip has.
-UNSELECTABLE = {
-    Sync("m8n8k128", "b1", "b1", "s32", "s32", bit_op="xor.popc"): only("sm_75"),
-}
+UNSELECTABLE = {Sync("m8n8k128", "b1", "b1", "s32", "s32", bit_op="xor.popc"): only("sm_75")}
 
 UNPUBLISHED = (
     Unpublished(

@@ -78,10 +78,7 @@ def _block_scale_misspelled(*sparse: Part) -> tuple[Template, ...]:
 
 def _weight_stationary(*sparse: Part) -> tuple[Template, ...]:
     collector = Field(
-        "collector_buffer collector",
-        ("collector::{}::{}", r"\w+"),
-        default=("b0", "discard"),
-        printed=True,
+        "collector_buffer collector", ("collector::{}::{}", r"\w+"), default=("b0", "discard"), printed=True
     )
     scale = Flag("block_scale", also=_SIZE)
     return (template("mma.ws", *sparse, CTA_GROUP, _KIND, scale, collector, _ASHIFT),)
@@ -120,11 +117,7 @@ class Mma(Form):
     def operand_values(cls, values: Values, operands: Sequence[str]) -> Values:
         lanes = next((o.count(",") + 1 for o in operands if o.startswith("{")), 0)
         least = 5 + cls.sparse + bool(values["decompress"]) + bool(lanes)
-        return {
-            "a": _memory(operands),
-            "disable_output_lane": lanes,
-            "scale_input_d": len(operands) > least,
-        }
+        return {"a": _memory(operands), "disable_output_lane": lanes, "scale_input_d": len(operands) > least}
 
     @property
     def intrinsic(self) -> str | None:

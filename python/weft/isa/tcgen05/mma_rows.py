@@ -11,13 +11,7 @@ from typing import TypeVar
 
 from weft.isa.chips import ChipSet, describe, only
 from weft.isa.family import Support, Verdict, must_be
-from weft.isa.tcgen05.family import (
-    ALL,
-    ARCH_SPECIFIC,
-    CTA_GROUPS,
-    SM_107,
-    Tcgen05Family,
-)
+from weft.isa.tcgen05.family import ALL, ARCH_SPECIFIC, CTA_GROUPS, SM_107, Tcgen05Family
 from weft.isa.tcgen05.mma_forms import (
     COLLECTOR_BUFFERS,
     COLLECTOR_USES,
@@ -174,10 +168,7 @@ def _sparse_fp4_chip(form: MmaSpBlockScale, chip: str) -> Verdict | None:
 
 def _kind_chip(form: Mma | MmaWs, chip: str) -> Verdict | None:
     if form.kind == "i8" and chip not in I8_CHIPS:
-        return Verdict(
-            "i8-target",
-            f"kind i8 is legal on {describe(I8_CHIPS)} only, got {chip}",
-        )
+        return Verdict("i8-target", f"kind i8 is legal on {describe(I8_CHIPS)} only, got {chip}")
     if form.kind == "ti16" and chip not in SM_107:
         return Verdict("ti16-target", f"kind ti16 is legal on {describe(SM_107)} only, got {chip}")
     return None
@@ -193,8 +184,7 @@ def _scale_input_chip(form: Mma, chip: str) -> Verdict | None:
     if not form.scale_input_d or chip in _SCALE_INPUT_CHIPS:
         return None
     return Verdict(
-        "scale-input-d-target",
-        f"scale_input_d is legal on {describe(_SCALE_INPUT_CHIPS)} only, got {chip}",
+        "scale-input-d-target", f"scale_input_d is legal on {describe(_SCALE_INPUT_CHIPS)} only, got {chip}"
     )
 
 

@@ -243,8 +243,7 @@ def _together_verdict(
             shown = ((word, scope.kind(word)) for word in pair)
             both = " and ".join(f"{word} of {kind}" if kind[0] == "." else word for word, kind in shown)
             return Verdict(
-                "register",
-                f"adjacent registers of {wanted.name} must have one type or none, got {both}",
+                "register", f"adjacent registers of {wanted.name} must have one type or none, got {both}"
             )
     return None
 

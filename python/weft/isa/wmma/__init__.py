@@ -3,15 +3,4 @@
 from weft.isa.wmma.forms import SPACES, Load, Mma, Store, h200_layout
 from weft.isa.wmma.rows import FAMILIES, LOAD, MMA, STORE, UNPUBLISHED
 
-__all__ = [
-    "FAMILIES",
-    "LOAD",
-    "MMA",
-    "SPACES",
-    "STORE",
-    "UNPUBLISHED",
-    "Load",
-    "Mma",
-    "Store",
-    "h200_layout",
-]
+__all__ = ["FAMILIES", "LOAD", "MMA", "SPACES", "STORE", "UNPUBLISHED", "Load", "Mma", "Store", "h200_layout"]

@@ -91,11 +91,7 @@ def compared(
 
 
 def of_array(
-    name: str,
-    element: ir.Value,
-    array: ir.Value,
-    indices: list[ir.Value],
-    order: atomics.Order | None = None,
+    name: str, element: ir.Value, array: ir.Value, indices: list[ir.Value], order: atomics.Order | None = None
 ) -> ir.Value:
     """The same, of the element of an array at indices."""
     return update(name, addresses.element(array, indices), element, order)

@@ -69,12 +69,7 @@ def ring(
 
 
 def _check_over(
-    over: Ring | None,
-    kind: type[Ring],
-    stages: int,
-    takers: int,
-    buffers: dict[str, Kind],
-    shared: object,
+    over: Ring | None, kind: type[Ring], stages: int, takers: int, buffers: dict[str, Kind], shared: object
 ) -> None:
     """Raises WeftError for a ring in whose memory another one can't be."""
     if over is None:
