@@ -83,8 +83,7 @@ class Overlapped(ByWarpgroups):
             each.operation for each in old.body.operations if not set(each.results) & self.loop.loads.keys()
         ]
         start = ops.index(first.operation)
-        needed = old.inner_iter_args[sums], second.a
-        until = next(n for n, op in enumerate(ops) if n > start and _needs_end(op, *needed))
+        until = next(n for n, op in enumerate(ops) if n > start and _reads(op, old.inner_iter_args[sums]))
         for op in ops[:start]:
             mlir.clone(op, known)
         nothing = undefined(first.d.type), emit.constant(emit.i1(), False)
@@ -119,7 +118,8 @@ class Overlapped(ByWarpgroups):
 
 def _late_sums(loop: Loop) -> int | None:
     """The number of the carried value that the second product of a loop makes, if this product may be late:
-    all that reads the value comes after the first product, and nothing reads it after the second one.
+    all that reads the value comes after the first product, and nothing reads it after the second one,
+    which alone reads its A.
     """
     if len(loop.products) != 2:
         return None
@@ -128,6 +128,10 @@ def _late_sums(loop: Loop) -> int | None:
     if loop.adds(first) or not loop.adds(second) or not loop.computes(second.a) or second.a in loop.loads:
         return None
     if {first.a, first.b} & {second.a, second.b} & loop.loads.keys() or len(list(second.d.uses)) != 1:
+        return None
+    # What else reads A, or a branch that computes it, would have the next A in its registers too early.
+    branches = [] if isinstance(second.a.owner, ir.Block) else list(second.a.owner.regions)
+    if branches or len(list(second.a.uses)) > 1:
         return None
     for number, (carried, sums) in enumerate(zip(op.inner_iter_args, body[-1].operands, strict=True)):
         if sums == second.d:
@@ -139,13 +143,6 @@ def _late_sums(loop: Loop) -> int | None:
             )
             return number if one else None
     return None
-
-
-def _needs_end(op: ir.Operation, sums: ir.Value, a: ir.Value) -> bool:
-    """Whether an operation can't run while the late product does: it reads the sums, or needs the next A in
-    registers, where it could overwrite the A that is multiplied.
-    """
-    return _reads(op, sums) or _reads(op, a) or (a in list(op.results) and bool(list(op.regions)))
 
 
 def _reads(op: ir.Operation, value: ir.Value) -> bool:
