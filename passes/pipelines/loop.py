@@ -25,6 +25,8 @@ from weft.passes.builders import emit, thread_ids
 
 _MOST_STAGES = 4
 """The stages of a loop without the attribute `stages`. Any loop has fewer where they don't fit."""
+_DEEPEST = 12
+"""How far values are followed: each may be an operand of many others."""
 _OTHER_BYTES = 1024
 """Shared memory for barriers and alignment."""
 _STEP_BYTES = 32
@@ -338,17 +340,18 @@ def _vectors_of_rows(ops: Sequence[ir.Operation]) -> set[ir.Value]:
     return found
 
 
-def _is_natural(number: ir.Value) -> bool:
-    """Whether a number is known to be at least 0."""
+def _is_natural(number: ir.Value, depth: int = _DEEPEST) -> bool:
+    """Whether a number is known to be at least 0, by sums and the like of at most this depth."""
     owner = number.owner
     if isinstance(owner, ir.Block):  # that of a loop is at least its first one
         loop, is_first = owner.owner.opview, ir.BlockArgument(number).arg_number == 0
-        return isinstance(loop, scf.ForOp) and is_first and _is_natural(loop.operands[0])
+        return isinstance(loop, scf.ForOp) and is_first and _is_natural(loop.operands[0], depth)
     if (constant := mlir.constant(number)) is not None:
         return constant >= 0
     return owner.name in ("gpu.block_id", "memref.dim") or (
-        owner.name in ("arith.addi", "arith.muli", "arith.divui", "arith.remui", "arith.index_cast")
-        and all(map(_is_natural, owner.operands))
+        depth > 0
+        and owner.name in ("arith.addi", "arith.muli", "arith.divui", "arith.remui", "arith.index_cast")
+        and all(_is_natural(each, depth - 1) for each in owner.operands)
     )
 
 
