@@ -91,13 +91,16 @@ class Overlapped(ByWarpgroups):
         before = late and self._start_late(late)
         (known[first.d],) = tile.wait_gemm(product, pending=int(late is not None))
         tile.release(keys, now[0])
+        # The late product may read the registers of its A, which the next A then takes.
+        converted = [op for op in ops[start + 1 : until] if op == second.a.owner]
         for op in ops[start + 1 : until]:
-            mlir.clone(op, known)
+            if op not in converted:
+                mlir.clone(op, known)
         with emit.when(emit.less(emit.add(k, old.operands[2]), old.operands[1])):
             tile.await_(keys, *following)  # ptxas places the wait for the late product after this one
         if late is not None and before is not None:
             known[old.inner_iter_args[sums]] = self._finish(before, late)
-        for op in ops[until:]:
+        for op in (*converted, *ops[until:]):
             if op != second.operation:
                 mlir.clone(op, known)
         values = [known.get(each, each) for each in last.operands]

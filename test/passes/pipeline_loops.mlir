@@ -80,11 +80,11 @@ gpu.module @m [#nvvm.target<chip = "sm_90a">] {
   // CHECK: %[[LATE:.*]] = "tile.gemm_async"(%[[A]], %{{.*}}, %[[C]], %true)
   // CHECK: %[[P:.*]] = "tile.wait_gemm"(%[[FIRST]]) {pending = 1 : i64}
   // CHECK-NEXT: "tile.release"(%[[KEYS]], %[[S]])
-  // CHECK: %[[H:.*]] = arith.truncf %[[P]]
   // CHECK: scf.if
   // CHECK-NEXT: "tile.await"(%[[KEYS]]
   // CHECK: %[[DONE:.*]] = "tile.wait_gemm"(%[[LATE]]) :
   // CHECK-NEXT: "tile.release"(%[[VALUES]], %[[L]])
+  // CHECK-NEXT: %[[H:.*]] = arith.truncf %[[P]]
   // CHECK-NEXT: %[[TWICE:.*]] = arith.addf %[[DONE]], %[[DONE]]
   // CHECK: scf.yield %[[H]], %[[TWICE]],
   // CHECK: "tile.await"(%[[VALUES]]
