@@ -185,12 +185,7 @@ def _guarded_load(source: Matrix, row: ir.Value, column: ir.Value, kind: ir.Type
     """The element or vector at (`row`, `column`), zero outside of the matrix: then (0, 0) is read instead. A
     vector must be wholly inside or outside, and the matrix at least as wide.
     """
-    # Without signs, numbers below 0 are outside, too.
-    has_row, has_column = (
-        arith.cmpi(arith.CmpIPredicate.ult, emit.value(number), size)
-        for number, size in ((row, source.rows), (column, source.columns))
-    )
-    inside = arith.andi(has_row, has_column)
+    inside = arith.andi(source.has_row(row), source.has_column(column))
     return fragment_moves.guarded(source, source.element_of(source.row(row), column), inside, kind)
 
 
