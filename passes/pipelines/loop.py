@@ -130,10 +130,8 @@ class Loop:
         op = self.op
         if self.chip not in CP_ASYNC.chips():
             chip = self.chip or "a gpu.module without a target"
-            yield (
-                self.products[0],
-                (f"needs cp.async, {describe(CP_ASYNC.chips())}, got {chip}: multiply buffers in a role"),
-            )
+            needed = describe(CP_ASYNC.chips())
+            yield self.products[0], f"needs cp.async, {needed}, got {chip}: multiply buffers in a role"
         for each in (op, self.holder):
             if each.induction_variable.type != emit.i32():
                 yield each, "must count in i32, as its tiles' coordinates do"

@@ -144,10 +144,10 @@ class Launch:
     With `persistent` it counts tiles, and a launch has one dimension of as many CTAs, at most so many for
     each multiprocessor (0: no limit). `requires` maps the sizes to numbers that must all be 0. Rows of
     argument `i` must begin at multiples of `aligned[i]` bytes, and of `whole[i]`, of which they must also be
-    multiples. A `dependent` kernel waits itself for what was
-    queued before it. A CTA has `tensor_columns` of tensor memory, and TMA fills `stages` (0 if the kernel
-    doesn't say). Each `workspace` is zero before the first launch, and what one leaves in it is the next
-    one's on the same stream. `names` are those of the arguments, for messages, where they have any.
+    multiples. A `dependent` kernel waits itself for what was queued before it. A CTA has `tensor_columns` of
+    tensor memory, and TMA fills `stages` (0 if the kernel doesn't say). Each `workspace` is zero before the
+    first launch, and what one leaves in it is the next one's on the same stream. `names` are those of the
+    arguments, for messages, where they have any.
     """
 
     name: str

@@ -82,9 +82,11 @@ def shape_complaint(shape: object) -> str:
 
 def load(source: Place, count: int, like: Fragment | None, outside: object) -> Fragment:
     """Loads elements along the last dimension of an array, from one on."""
-    layout, layouts = None if like is None else like.layout, trace.current().vector_layouts
-    if layout is None:
-        layout = layouts.setdefault((count, _threads()), layout_of(count, source.dtype))
+    if like is not None:
+        layout = like.layout
+    else:
+        key, first_layout = (count, _threads()), layout_of(count, source.dtype)
+        layout = trace.current().vector_layouts.setdefault(key, first_layout)
     # One number for all loads of such rows; with that of stores, comparisons would stay in registers.
     first = trace.current().row_arrays.setdefault(source.matrix.sizes[-1], source.matrix.value)
     elements = _Vector(source, count, layout, first)
