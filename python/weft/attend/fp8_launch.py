@@ -1,12 +1,10 @@
-"""The launch of attention for q, k and v of e4m3, each with a scale for each head."""
+"""Attention for q, k and v of e4m3, each with a scale for each head."""
 
 from collections.abc import Mapping
 from typing import Any
 
-from weft.attend import tiles
-from weft.attend.kernels.forward_fp8 import forward_fp8
 from weft.attend.problem import FP8, Sizes, refuse
-from weft.launch.arrays import Array, ArrayView
+from weft.launch.arrays import ArrayView
 
 SCALES = {"q_scale": "heads", "k_scale": "key_heads", "v_scale": "key_heads"}
 """The arrays of scales, each with the heads that it is for."""
@@ -44,31 +42,3 @@ def refuse_gradients(call: Any) -> None:
     """Raises WeftError for a call with e4m3."""
     if call.is_fp8:
         raise refuse(f"gradients must be of elements of f16 or bf16, got {FP8}: multiply by the scales first")
-
-
-def launch(call: Any, q: Array, o: Array, sums: Array, sinks: Array, stream: object) -> None:
-    """Launches the kernel. `sinks` are in f32."""
-    sizes, flags = call.sizes, call.flags
-    causal = flags["rights"] and not flags["lefts"]
-    scales = [call.added(name, "f32", 2) for name in SCALES]
-    call.launch(
-        forward_fp8,
-        *(q, call.matrices("k"), call.matrices("v")),
-        *(call.added(name, "i32") for name in ("cu_seqlens_q", "cu_seqlens_k", "lengths")),
-        *(each[None] if each.ndim == 1 else each for each in scales),  # one row for all sequences
-        *(sinks, o, sums),
-        *call.numbers,
-        **flags,
-        **tiles.forward_fp8(
-            sizes.d,
-            sizes.e,
-            sizes.queries,
-            causal=flags["rights"],
-            window=flags["lefts"],
-            capped=flags["capped"],
-        ),
-        scaled="".join(name[0] for name in SCALES if name in call.given),
-        sinking="sinks" in call.given,
-        paired=causal and not sizes.packed,
-        stream=stream,
-    )

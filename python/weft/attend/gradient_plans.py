@@ -5,15 +5,14 @@ from dataclasses import fields, replace
 from typing import Any
 
 from weft.attend import gradients, plans
-from weft.attend.launches import Call
+from weft.attend.launches import KERNEL_NAMES, Call
 from weft.attend.problem import Options
 from weft.launch.plans import Found, Plans
 
 _COMPUTED = ("o", "lse", "do", "d_lse")
 ARRAYS = ("q", "k", "none", "v", *_COMPUTED, "lengths", "cu_seqlens_q", "cu_seqlens_k")
 """The order in which a call's arrays are described. There is no third one."""
-_NAMES = {"starts_q": "cu_seqlens_q", "starts_k": "cu_seqlens_k", "later_delta": "delta"}
-"""The arrays that the kernels have other names for."""
+_NAMES = KERNEL_NAMES | {"later_delta": "delta"}
 _plans: Any = Plans(plans.MOST)
 _DEFAULTS = {each.name: each.default for each in fields(Options)}
 

@@ -55,32 +55,23 @@ def backward(
         done = call.empty((2 * heads // sizes.group,), "i32")
     beside = lags is not None and _beside(call, how)
     cleared = heads if lags is None else lags[0] * sizes.group
-    of_lse = call.added("", "f32", 3) if of_sums is None else of_sums
     begins = not (flags["capped"] or (how or {}).get("late"))
-    unit = 1 / call.scale if begins else _LOG2E
     of_rows = {"begins": begins, "any_size": not 0 < call.options.softcap <= _SMALL_CAP}
+    of_rows["of_lse"] = of_sums is not None
     sinking = "sinks" in call.given
     peaks = call.empty((2 * padded[0], *padded[1:]), "f32")
     shares = call.empty(padded, "f32") if sinking else call.added("", "f32", 3)
-    starts = [call.added(name, "i32") for name in ("cu_seqlens_q", "cu_seqlens_k", "lengths")]
-    first = cleared if beside else heads
-    call.launch(
-        products_of_outputs,
-        *(call.matrices("q"), call.matrices("k"), o, do, sums, of_lse, *starts, call.added("sinks", "f32")),
-        *(base, delta, peaks, shares, sums_q, done, *call.numbers, unit, first, cleared),
-        width=tiles.width(sizes.d),
-        value_width=tiles.width(sizes.e),
-        of_lse=of_sums is not None,
-        sinking=sinking,
-        adding=how is not None,
-        **of_rows,
-        **flags,
-        stream=stream,
-    )
-    options = of_rows | {"beside": beside, "clears": lags is not None}
-    options |= {"of_lse": of_sums is not None, "stream": stream}
-    computed = do, base, delta, peaks, o, of_lse
-    _launch(call, computed, (sums_q, done), (dq, dk, dv), how, (lags or (0, 0), options))
+    arrays = {"o": o, "do": do, "base": base, "delta": delta, "peaks": peaks, "sums_q": sums_q, "done": done}
+    arrays["d_lse"] = call.added("", "f32", 3) if of_sums is None else of_sums
+    numbers = {"unit": 1 / call.scale if begins else _LOG2E, "cleared": cleared}
+    numbers["first"] = cleared if beside else heads
+    widths = {"width": tiles.width(sizes.d), "value_width": tiles.width(sizes.e)}
+    own = {**arrays, **numbers, "lse": sums, "shares": shares, "sinks": call.added("sinks", "f32")}
+    call.start(products_of_outputs, own, stream, **widths, **of_rows, sinking=sinking, adding=how is not None)
+    arrays["later_delta"] = delta if beside else call.added("", "f32", 3)
+    arrays |= dict(zip(("before", "after"), lags or (0, 0), strict=True))
+    options = of_rows | {"beside": beside, "clears": lags is not None, "group": sizes.group}
+    _launch(call, arrays, (dq, dk, dv), how, options, stream)
     return dq, dk, dv, delta, shares if sinking else None
 
 
@@ -124,35 +115,29 @@ def _blocks(call: Call, sums: Array, size: int) -> int:
 
 def _launch(
     call: Call,
-    computed: tuple[Array, ...],
-    sums: tuple[Array, Array],
+    arrays: Mapping[str, Any],
     results: tuple[Array, Array, Array],
     how: tiles.Meta | None,
-    extra: tuple[tuple[int, int], tiles.Meta],
+    options: tiles.Meta,
+    stream: object,
 ) -> None:
     """Launches the kernels of q, and of k and v; or `how`, that of all, which adds up those of q."""
     dq, dk, dv = (call.matrices(name, each) for name, each in zip("qkv", results, strict=True))
-    added = [call.added(name, "i32") for name in ("cu_seqlens_q", "cu_seqlens_k", "lengths")]
-    inputs = (*(call.matrices(name) for name in "qkv"), *computed, *added)
-    options: tiles.Meta = {**call.flags, "group": call.sizes.group, **extra[1]}
-    (sums_q, done), stream = sums, options["stream"]
-    later = computed[2] if options["beside"] else call.added("", "f32", 3)
-    rest = (sums_q, later, done, *call.numbers, *extra[0])
     if how is None:
         of_keys, of_queries = tiles.backward(call.sizes.d, call.sizes.e)
         none = call.added("", call.views["q"].dtype, 4)
-        call.launch(gradients, *inputs, none, dk, dv, *rest, **of_keys, **options)
-        call.launch(gradients, *inputs, dq, none, none, *rest, **of_queries, **options)
+        call.start(gradients, {**arrays, "dq": none, "dk": dk, "dv": dv}, stream, **of_keys, **options)
+        call.start(gradients, {**arrays, "dq": dq, "dk": none, "dv": none}, stream, **of_queries, **options)
         return
     # The branch with masks keeps exponentials before it. Without it, ptxas moves some after a later wait.
     ragged = call.sizes.keys % (2 * ROWS) > 0 or not (how["at_once"] or _window(call))
-    options |= {"ragged": ragged, "section": _section(call, how)}
+    options = options | {"ragged": ragged, "section": _section(call, how)}
     options["turns"] = tiles.in_turns(call.sizes.keys, how, window=_window(call))
-    call.launch(gradients, *inputs, dq, dk, dv, *rest, **how, **options)
-    shape = {"N": how["N"], "width": how["width"], "packed": call.sizes.packed}
-    count = extra[0][1] * call.sizes.group if options["beside"] else math.prod(sums_q.shape[:2])
-    last = call.empty((count,), "i32")
-    call.launch(convert_queries, sums_q, added[0], last, dq, call.scale, **shape, stream=stream)
+    call.start(gradients, {**arrays, "dq": dq, "dk": dk, "dv": dv}, stream, **how, **options)
+    sums_q = arrays["sums_q"]
+    count = arrays["after"] * call.sizes.group if options["beside"] else math.prod(sums_q.shape[:2])
+    own = {"sums_q": sums_q, "last": call.empty((count,), "i32"), "dq": dq}
+    call.start(convert_queries, own, stream, N=how["N"], width=how["width"])
 
 
 def of_sinks(delta: Array, shares: Array, d_lse: Array) -> Array:

@@ -13,6 +13,7 @@ from weft.attend import fp8_launch, tiles, values
 from weft.attend.kernels.combine import combine
 from weft.attend.kernels.decode import decode
 from weft.attend.kernels.forward import forward
+from weft.attend.kernels.forward_fp8 import forward_fp8
 from weft.attend.problem import FP8, ROW_BYTES, Options, Sizes, refuse, sizes_of
 from weft.errors import about
 from weft.launch import arrays, libraries, overlaps, runtime
@@ -21,6 +22,8 @@ from weft.launch.launcher import Extents
 
 INTEGERS = "lengths", "cu_seqlens_q", "cu_seqlens_k", "page_table"
 """The optional arrays of i32."""
+KERNEL_NAMES = {"starts_q": "cu_seqlens_q", "starts_k": "cu_seqlens_k", "pages": "page_table"}
+"""The arrays that kernels have other names for."""
 
 
 @dataclass(frozen=True)
@@ -103,10 +106,10 @@ class Call:
         }
 
     @property
-    def numbers(self) -> tuple[float, float, int, int]:
-        """The kernels' scale, softcap, left and right."""
-        left, right = self.options.left, self.options.right
-        return self.scale, self.options.softcap, left or 0, right or 0
+    def numbers(self) -> dict[str, float]:
+        """The numbers of most kernels."""
+        left, right = self.options.left or 0, self.options.right or 0
+        return {"scale": self.scale, "softcap": self.options.softcap, "left": left, "right": right}
 
     def matrices(self, name: str, array: object = None) -> Array:
         """An array as batch, heads, tokens and size."""
@@ -119,6 +122,37 @@ class Call:
         if name in self.given:
             return self.given[name]
         return nothing(self.given["q"], self.views["q"], dtype, rank)
+
+    def start(self, kernel: Any, own: Mapping[str, object], stream: object, **meta: object) -> None:
+        """Launches a kernel with the arrays, numbers and flags of the call that it takes, and those of its
+        `own`, by its names for them.
+        """
+        signature, arguments = kernel.signature, {**self.numbers, **own}
+        for name in signature.arguments:
+            if name not in arguments:
+                arguments[name] = self._argument(name)
+        flags = {name: flag for name, flag in self.flags.items() if name in signature.meta}
+        given = (arguments[name] for name in signature.arguments)
+        self.launch(kernel, *given, **flags, **meta, stream=stream)
+
+    def _argument(self, name: str) -> Array:
+        """An array of the call, by a kernel's name for it."""
+        if name in ("q", "k", "v"):
+            return self.matrices(name)
+        if name == "sinks":
+            return self.sinks
+        if name in fp8_launch.SCALES:
+            scales = self.added(name, "f32", 2)
+            return scales[None] if scales.ndim == 1 else scales  # one row for all sequences
+        return self.added(KERNEL_NAMES.get(name, name), "i32", 2 if name == "pages" else 1)
+
+    @property
+    def sinks(self) -> Array:
+        """The sinks in f32."""
+        sinks = self.added("sinks", "f32")
+        if "sinks" not in self.given or self.views["sinks"].dtype == "f32":
+            return sinks
+        return sinks.float() if hasattr(sinks, "float") else sinks.astype(np.float32)
 
     def empty(self, shape: tuple[int, ...], dtype: str) -> Array:
         """A new array of the library of q."""
@@ -225,105 +259,48 @@ def run(call: Call, out: object = None, stream: object = None) -> tuple[Array, A
 
 def _launch(call: Call, out: Array, lse: Array, stream: object) -> None:
     """Launches the kernels of a call."""
-    sizes = call.sizes
+    sizes, flags = call.sizes, call.flags
     if call.is_empty:
         out[...] = 0  # no query sees a key
-        lse[...] = _sinks(call)[..., None] if "sinks" in call.given else -math.inf
+        lse[...] = call.sinks[..., None] if "sinks" in call.given else -math.inf
         return
-    splits = _splits(call)
+    splits, sinking = _splits(call), "sinks" in call.given
     q, o, sums = call.matrices("q"), call.matrices("o", out), lse[None] if sizes.packed else lse
+    causal = flags["rights"] and not flags["lefts"] and not sizes.packed
+    how = {"causal": flags["rights"], "window": flags["lefts"], "capped": flags["capped"]}
     if call.is_fp8:
-        fp8_launch.launch(call, q, o, sums, _sinks(call), stream)
+        meta = tiles.forward_fp8(sizes.d, sizes.e, sizes.queries, **how)
+        scaled = "".join(name[0] for name in fp8_launch.SCALES if name in call.given)
+        own = {"o": o, "lse": sums}
+        call.start(forward_fp8, own, stream, **meta, scaled=scaled, sinking=sinking, paired=causal)
         return
     if sizes.decodes:
         # The query's heads that share keys are rows.
         grouped = sizes.batch, sizes.key_heads, sizes.group
         q, o, sums = (each[:, :, 0].reshape(*grouped, *each.shape[3:]) for each in (q, o, sums))
-    launch = _decode if sizes.decodes and sizes.group <= tiles.MOST_TOGETHER else _forward
-    if splits == 1:
-        launch(call, q, o, sums, 1, stream)
-        return
+    result = {"o": o, "lse": sums}
+    parts = result if splits == 1 else _parts(call, o, splits)
+    options: tiles.Meta = {"paged": sizes.page > 0, "sinking": sinking and splits == 1, "splits": splits}
+    if sizes.decodes and sizes.group <= tiles.MOST_TOGETHER:
+        ahead = splits > 1 and not (flags["limited"] or sizes.page)
+        meta = tiles.decode(sizes.d, sizes.e, sizes.group, page=sizes.page, ahead=ahead)
+        call.start(decode, {"q": q, **parts}, stream, **meta, **options)
+    else:
+        rows = sizes.group if sizes.decodes else sizes.queries
+        meta = tiles.forward(sizes.d, sizes.e, rows, **how, splits=splits, page=sizes.page)
+        if causal and not sizes.decodes and splits == 1:
+            options |= tiles.causal_order(meta, sizes.queries, sizes.keys)
+        call.start(forward, {"q": q, **parts}, stream, **meta, **options, grouped=sizes.decodes)
+    if splits > 1:
+        unit = call.options.softcap if flags["capped"] else call.scale
+        own = {"parts": parts["o"], "sums": parts["lse"], **result, "unit": unit}
+        call.start(combine, own, stream, splits=splits, sinking=sinking, grouped=sizes.decodes)
+
+
+def _parts(call: Call, o: Array, splits: int) -> dict[str, Array]:
+    """The output and its sums of each part of the keys."""
     parts = call.empty((splits * o.shape[0], *o.shape[1:]), "f32")
-    part_sums = call.empty((2 * splits * o.shape[0], *o.shape[1:3]), "f32")
-    launch(call, q, parts, part_sums, splits, stream)
-    call.launch(
-        combine,
-        *(parts, part_sums, _sinks(call), o, sums),
-        call.options.softcap if call.flags["capped"] else call.scale,
-        splits=splits,
-        sinking="sinks" in call.given,
-        grouped=sizes.decodes,
-        stream=stream,
-    )
-
-
-def _forward(call: Call, q: object, o: object, sums: object, splits: int, stream: object) -> None:
-    """Launches the forward kernel."""
-    sizes, flags = call.sizes, call.flags
-    meta = _tiles(call, splits)
-    causal = flags["rights"] and not flags["lefts"] and not (sizes.packed or sizes.decodes) and splits == 1
-    call.launch(
-        forward,
-        *(q, call.matrices("k"), call.matrices("v")),
-        call.added("cu_seqlens_q", "i32"),
-        call.added("cu_seqlens_k", "i32"),
-        call.added("lengths", "i32"),
-        call.added("page_table", "i32", 2),
-        _sinks(call),
-        *(o, sums),
-        *call.numbers,
-        **flags,
-        **meta,
-        **(tiles.causal_order(meta, sizes.queries, sizes.keys) if causal else {}),
-        paged=sizes.page > 0,
-        sinking="sinks" in call.given and splits == 1,
-        grouped=sizes.decodes,
-        splits=splits,
-        stream=stream,
-    )
-
-
-def _decode(call: Call, q: object, o: object, sums: object, splits: int, stream: object) -> None:
-    """Launches the kernel for one query of each sequence, of few heads that share keys."""
-    sizes, flags = call.sizes, call.flags
-    ahead = splits > 1 and not (flags["limited"] or sizes.page)
-    call.launch(
-        decode,
-        *(q, call.matrices("k"), call.matrices("v")),
-        call.added("lengths", "i32"),
-        call.added("page_table", "i32", 2),
-        _sinks(call),
-        *(o, sums),
-        *call.numbers,
-        **{name: each for name, each in flags.items() if name != "packed"},
-        **tiles.decode(sizes.d, sizes.e, sizes.group, page=sizes.page, ahead=ahead),
-        paged=sizes.page > 0,
-        sinking="sinks" in call.given and splits == 1,
-        splits=splits,
-        stream=stream,
-    )
-
-
-def _tiles(call: Call, splits: int) -> tiles.Meta:
-    sizes, flags = call.sizes, call.flags
-    return tiles.forward(
-        sizes.d,
-        sizes.e,
-        sizes.group if sizes.decodes else sizes.queries,
-        causal=flags["rights"],
-        window=flags["lefts"],
-        capped=flags["capped"],
-        splits=splits,
-        page=sizes.page,
-    )
-
-
-def _sinks(call: Call) -> Array:
-    """The sinks in f32."""
-    sinks = call.added("sinks", "f32")
-    if "sinks" not in call.given or call.views["sinks"].dtype == "f32":
-        return sinks
-    return sinks.float() if hasattr(sinks, "float") else sinks.astype(np.float32)
+    return {"o": parts, "lse": call.empty((2 * splits * o.shape[0], *o.shape[1:3]), "f32")}
 
 
 def _check_out(call: Call, out: object, shape: tuple[int, ...], types: tuple[str, ...]) -> None:

@@ -25,8 +25,7 @@ ARRAYS = (
 _OUT, _SINKS = ARRAYS.index("out"), ARRAYS.index("sinks")
 MOST = 1024
 """Plans that are kept, and as many of gradients."""
-_NAMES = {"starts_q": "cu_seqlens_q", "starts_k": "cu_seqlens_k", "pages": "page_table", "o": "out"}
-"""The arrays that the kernels have other names for."""
+_NAMES = launches.KERNEL_NAMES | {"o": "out"}
 _APART = 512  # bytes, at a multiple of which each array in one memory begins
 _New = Callable[[], Any]
 
