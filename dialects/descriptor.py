@@ -1,11 +1,12 @@
 """The base class of operations that encode a descriptor from typed fields."""
 
+from collections.abc import Sequence
 from dataclasses import MISSING, fields
-from inspect import get_annotations
 from typing import Any
 
+from weft.dialects.effects import Pure
 from weft.dialects.instruction import attribute_class
-from weft.dialects.op import UNSET, Op, build
+from weft.dialects.op import UNSET, Op, Operand, Result, build
 from weft.isa.family import Verdict
 from weft.mlir import ir
 
@@ -23,19 +24,22 @@ class DescriptorOp(Op):
     decided_by_kind = True
 
     @classmethod
-    def __init_subclass__(cls, *, record: Any = None, **arguments: object) -> None:
+    def __init_subclass__(
+        cls, *, record: Any = None, traits: Sequence[Any] = (Pure,), **arguments: object
+    ) -> None:
         if record is not None:
             cls.record = record
             cls.optional = {}
-            declared = dict(get_annotations(cls))
+            declared = {"descriptor": Result}
             for field in fields(record):
                 if field.name == ADDRESS:
-                    continue
-                if field.default is MISSING:
+                    declared = {ADDRESS: Operand} | declared
+                elif field.default is MISSING:
                     declared[field.name] = attribute_class(field.type)
                 else:
                     cls.optional[field.name] = field.default
             cls.__annotations__ = declared
+            arguments["traits"] = list(traits)
         super().__init_subclass__(**arguments)
 
     @property

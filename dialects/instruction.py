@@ -6,7 +6,8 @@ from functools import cache, lru_cache
 from inspect import get_annotations
 from typing import Any
 
-from weft.dialects.op import UNSET, Op, Related, build
+from weft.dialects.effects import ORDERS
+from weft.dialects.op import UNSET, Op, Operand, Related, Result, build
 from weft.errors import WeftError
 from weft.isa.family import Family, Registers, choice, number_choice
 from weft.mlir import ext, ir
@@ -35,6 +36,8 @@ class SpaceOf:
 
 
 _MOST_LISTED = 16  # values of an attribute in a message
+_INPUTS: tuple[Any, Any] = (Operand, Sequence[Operand])
+_RESULTS: tuple[Any, Any] = (Result, Sequence[Result])
 
 
 def judge(family: Family[Any], op: ir.OpView) -> str | None:
@@ -46,14 +49,16 @@ def judge(family: Family[Any], op: ir.OpView) -> str | None:
 class InstructionOp(Op):
     """An operation that spells one form of `family`.
 
-    A subclass declares operands and results as fields with the names of the table's operands. The axes of the
-    table become attributes: mandatory, or optional with the form's default. Immediates become optional
-    attributes with their own defaults, flags become optional attributes that are false by default. `derived`
-    contains the axes that follow from operands, as functions. Registers that an instruction updates are the
-    operand `inouts`, which has the type of a result.
+    `signature` has the names of the table's operands, and then of its results, with `*` for any number of
+    registers: "a* b* c* -> d"; fields may do the same. Without `traits`, it orders all accesses to memory.
+    The axes of the table become attributes: mandatory, or optional with the form's default. Immediates become
+    optional attributes with their own defaults, flags become optional attributes that are false by default.
+    `derived` contains the axes that follow from operands, as functions. Registers that an instruction updates
+    are the operand `inouts`, which has the type of a result.
     """
 
     family = UNSET
+    signature = ""
     derived = {}  # noqa: RUF012 (an annotation would make it a field)
     decided_by_kind = True
 
@@ -63,13 +68,17 @@ class InstructionOp(Op):
         *,
         family: Family[Any] | None = None,
         immediates: Mapping[str, int | None] | None = None,
+        traits: Sequence[Any] = (ORDERS,),
         **arguments: object,
     ) -> None:
         if family is not None:
             cls.family = family
             cls.immediates = tuple(immediates or ())
             cls.optional = {**cls.__dict__.get("optional", {}), **(immediates or {})}
-            declared = dict(get_annotations(cls))
+            inputs, _, results = cls.signature.partition("->")
+            declared = {each.rstrip("*"): _INPUTS["*" in each] for each in inputs.split()}
+            declared |= {each.rstrip("*"): _RESULTS["*" in each] for each in results.split()}
+            declared |= get_annotations(cls)
             for field in fields(family.form):
                 if field.name in cls.derived:
                     continue
@@ -80,6 +89,7 @@ class InstructionOp(Op):
                 else:
                     declared[field.name] = attribute_class(field.type)
             cls.__annotations__ = declared
+            arguments["traits"] = list(traits)
         super().__init_subclass__(**arguments)
 
     @classmethod

@@ -4,13 +4,11 @@ Fragments are register groups (f16 pairs in vector<2xf16>, other packed types in
 the order of the PTX ISA; a result of several registers is a struct of them.
 """
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from weft.dialects.builders import builders
 from weft.dialects.effects import Pure, reads, writes
 from weft.dialects.instruction import InstructionOp, SpaceOf
-from weft.dialects.op import Operand, Result
 from weft.isa import mma as isa
 from weft.mlir import ext
 
@@ -22,10 +20,7 @@ class Mma(ext.Dialect, name="mma"):
 class SyncOp(InstructionOp, dialect=Mma, name="sync", family=isa.SYNC, traits=[Pure]):
     """`mma.sync`: `d = a * b + c` over one warp."""
 
-    a: Sequence[Operand]
-    b: Sequence[Operand]
-    c: Sequence[Operand]
-    d: Result
+    signature = "a* b* c* -> d"
 
 
 class SpSyncOp(
@@ -33,11 +28,7 @@ class SpSyncOp(
 ):
     """`mma.sp.sync`: as `mma.sync`, with half of A's elements, which metadata selects."""
 
-    a: Sequence[Operand]
-    b: Sequence[Operand]
-    c: Sequence[Operand]
-    metadata: Operand
-    d: Result
+    signature = "a* b* c* metadata -> d"
 
 
 class BlockScaleOp(InstructionOp, dialect=Mma, name="block_scale", family=isa.SCALED, traits=[Pure]):
@@ -47,16 +38,7 @@ class BlockScaleOp(InstructionOp, dialect=Mma, name="block_scale", family=isa.SC
     the scales.
     """
 
-    a: Sequence[Operand]
-    b: Sequence[Operand]
-    c: Sequence[Operand]
-    scale_a: Operand
-    byte_id_a: Operand
-    thread_id_a: Operand
-    scale_b: Operand
-    byte_id_b: Operand
-    thread_id_b: Operand
-    d: Result
+    signature = "a* b* c* scale_a byte_id_a thread_id_a scale_b byte_id_b thread_id_b -> d"
 
 
 class SpBlockScaleOp(
@@ -71,17 +53,7 @@ class SpBlockScaleOp(
     which metadata selects.
     """
 
-    a: Sequence[Operand]
-    b: Sequence[Operand]
-    c: Sequence[Operand]
-    metadata: Operand
-    scale_a: Operand
-    byte_id_a: Operand
-    thread_id_a: Operand
-    scale_b: Operand
-    byte_id_b: Operand
-    thread_id_b: Operand
-    d: Result
+    signature = "a* b* c* metadata scale_a byte_id_a thread_id_a scale_b byte_id_b thread_id_b -> d"
 
 
 _SPACE = SpaceOf("address", {"!llvm.ptr<3>": "shared", "!llvm.ptr": "generic"})
@@ -94,9 +66,7 @@ class LdmatrixOp(InstructionOp, dialect=Mma, name="ldmatrix", family=isa.LDMATRI
     """
 
     derived = {"space": _SPACE}  # noqa: RUF012 (an annotation would make it a field)
-
-    address: Operand
-    d: Result
+    signature = "address -> d"
 
 
 class StmatrixOp(
@@ -107,16 +77,13 @@ class StmatrixOp(
     """
 
     derived = {"space": _SPACE}  # noqa: RUF012 (an annotation would make it a field)
-
-    address: Operand
-    a: Sequence[Operand]
+    signature = "address a*"
 
 
 class MovmatrixOp(InstructionOp, dialect=Mma, name="movmatrix", family=isa.MOVMATRIX, traits=[Pure]):
     """`movmatrix`: an 8x8 matrix of 16-bit elements in the registers of a warp, transposed."""
 
-    a: Operand
-    d: Result
+    signature = "a -> d"
 
 
 if TYPE_CHECKING:

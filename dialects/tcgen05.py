@@ -5,15 +5,14 @@ Addresses in tensor memory are `!llvm.ptr<6>`. Matrices in shared memory are i64
 registers is one operand.
 """
 
-from collections.abc import Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any
 
 from weft.dialects.builders import builders
 from weft.dialects.descriptor import DescriptorOp
-from weft.dialects.effects import ORDERS, Pure, reads
+from weft.dialects.effects import reads
 from weft.dialects.instruction import InstructionOp, Lookup, SpaceOf
-from weft.dialects.op import Operand, Related, Result
+from weft.dialects.op import Related
 from weft.isa.family import Verdict
 from weft.isa.tcgen05 import control, copy
 from weft.isa.tcgen05 import mma_rows as mma_isa
@@ -56,35 +55,28 @@ def _has(name: str) -> Any:
     return is_present
 
 
-class AllocOp(InstructionOp, dialect=Tcgen05, name="alloc", family=control.ALLOC, traits=[ORDERS]):
+class AllocOp(InstructionOp, dialect=Tcgen05, name="alloc", family=control.ALLOC):
     """`tcgen05.alloc`: a warp allocates `columns` (i32) of tensor memory and writes their address to
     shared memory.
     """
 
     derived = {"space": _in_shared("address", "shared::cta")}  # noqa: RUF012 (an annotation would make it a field)
-
-    address: Operand
-    columns: Operand
+    signature = "address columns"
 
 
-class DeallocOp(InstructionOp, dialect=Tcgen05, name="dealloc", family=control.DEALLOC, traits=[ORDERS]):
+class DeallocOp(InstructionOp, dialect=Tcgen05, name="dealloc", family=control.DEALLOC):
     """`tcgen05.dealloc`: a warp frees columns."""
 
-    address: Operand
-    columns: Operand
+    signature = "address columns"
 
 
 class RelinquishAllocPermitOp(
-    InstructionOp,
-    dialect=Tcgen05,
-    name="relinquish_alloc_permit",
-    family=control.RELINQUISH_ALLOC_PERMIT,
-    traits=[ORDERS],
+    InstructionOp, dialect=Tcgen05, name="relinquish_alloc_permit", family=control.RELINQUISH_ALLOC_PERMIT
 ):
     """`tcgen05.relinquish_alloc_permit`: the CTA gives up its right to allocate tensor memory."""
 
 
-class CommitOp(InstructionOp, dialect=Tcgen05, name="commit", family=control.COMMIT, traits=[ORDERS]):
+class CommitOp(InstructionOp, dialect=Tcgen05, name="commit", family=control.COMMIT):
     """`tcgen05.commit`: signals an mbarrier when the thread's earlier tcgen05 work is done.
 
     With `mask` (i16, one bit for each CTA of the cluster) it signals the mbarriers at that address in
@@ -95,30 +87,27 @@ class CommitOp(InstructionOp, dialect=Tcgen05, name="commit", family=control.COM
         "space": _in_shared("mbarrier", "shared::cluster"),
         "multicast": _mask_bits,
     }
-
-    mbarrier: Operand
-    mask: Sequence[Operand]
+    signature = "mbarrier mask*"
 
 
-class WaitOp(InstructionOp, dialect=Tcgen05, name="wait", family=control.WAIT, traits=[ORDERS]):
+class WaitOp(InstructionOp, dialect=Tcgen05, name="wait", family=control.WAIT):
     """`tcgen05.wait`: blocks until the thread's earlier `tcgen05.ld` (or `st`) are done."""
 
 
-class FenceOp(InstructionOp, dialect=Tcgen05, name="fence", family=control.FENCE, traits=[ORDERS]):
+class FenceOp(InstructionOp, dialect=Tcgen05, name="fence", family=control.FENCE):
     """`tcgen05.fence`: orders asynchronous tcgen05 work with respect to a synchronization of threads."""
 
 
-class CpOp(InstructionOp, dialect=Tcgen05, name="cp", family=copy.CP, traits=[ORDERS]):
+class CpOp(InstructionOp, dialect=Tcgen05, name="cp", family=copy.CP):
     """`tcgen05.cp`: copies a matrix from shared memory, given by its descriptor, to tensor memory."""
 
-    address: Operand
-    descriptor: Operand
+    signature = "address descriptor"
 
 
-class ShiftOp(InstructionOp, dialect=Tcgen05, name="shift", family=copy.SHIFT, traits=[ORDERS]):
+class ShiftOp(InstructionOp, dialect=Tcgen05, name="shift", family=copy.SHIFT):
     """`tcgen05.shift`: moves the rows of tensor memory down by one."""
 
-    address: Operand
+    signature = "address"
 
 
 class LdOp(
@@ -131,17 +120,13 @@ class LdOp(
 ):
     """`tcgen05.ld`: a warp loads registers from tensor memory. Only the shape `16x32bx2` has an `offset`."""
 
-    address: Operand
-    data: Result
+    signature = "address -> data"
 
 
-class StOp(
-    InstructionOp, dialect=Tcgen05, name="st", family=copy.ST, immediates={"offset": 0}, traits=[ORDERS]
-):
+class StOp(InstructionOp, dialect=Tcgen05, name="st", family=copy.ST, immediates={"offset": 0}):
     """`tcgen05.st`: a warp stores registers to tensor memory. Only the shape `16x32bx2` has an `offset`."""
 
-    address: Operand
-    data: Operand
+    signature = "address data"
 
 
 class LdRedOp(
@@ -154,9 +139,7 @@ class LdRedOp(
 ):
     """`tcgen05.ld.red`: as `tcgen05.ld`. It also reduces each lane's columns to one value."""
 
-    address: Operand
-    data: Result
-    reduced: Result
+    signature = "address -> data reduced"
 
 
 class LdSpcompressOp(
@@ -167,10 +150,7 @@ class LdSpcompressOp(
     are also reduced to one value.
     """
 
-    address: Operand
-    metadata: Result
-    data: Result
-    reduced: Sequence[Result]
+    signature = "address -> metadata data reduced*"
 
 
 _MMA_AXES = {
@@ -205,14 +185,7 @@ def _spelled(value: object) -> str:
     return str(value).lower()
 
 
-class MmaOp(
-    ProductOp,
-    dialect=Tcgen05,
-    name="mma",
-    family=mma_isa.MMA,
-    immediates={"scale_input_d": None},
-    traits=[ORDERS],
-):
+class MmaOp(ProductOp, dialect=Tcgen05, name="mma", family=mma_isa.MMA, immediates={"scale_input_d": None}):
     """`tcgen05.mma`: `d = a * b`, plus d where `enable_input_d` (i1) is true, in tensor memory.
 
     A is an i64 descriptor or an address in tensor memory, B a descriptor, `idesc` the instruction descriptor;
@@ -221,107 +194,55 @@ class MmaOp(
     """
 
     derived = _MMA_AXES
-
-    d: Operand
-    a: Operand
-    b: Operand
-    lut: Sequence[Operand]
-    idesc: Operand
-    disable_output_lane: Sequence[Operand]
-    enable_input_d: Operand
+    signature = "d a b lut* idesc disable_output_lane* enable_input_d"
 
 
 class SpMmaOp(
-    ProductOp,
-    dialect=Tcgen05,
-    name="sp_mma",
-    family=mma_isa.MMA_SP,
-    immediates={"scale_input_d": None},
-    traits=[ORDERS],
+    ProductOp, dialect=Tcgen05, name="sp_mma", family=mma_isa.MMA_SP, immediates={"scale_input_d": None}
 ):
     """`tcgen05.mma.sp`: as `tcgen05.mma`, with half of A's elements, which metadata in tensor memory
     selects.
     """
 
     derived = _MMA_AXES
-
-    d: Operand
-    a: Operand
-    b: Operand
-    lut: Sequence[Operand]
-    metadata: Operand
-    idesc: Operand
-    disable_output_lane: Sequence[Operand]
-    enable_input_d: Operand
+    signature = "d a b lut* metadata idesc disable_output_lane* enable_input_d"
 
 
-class MmaBlockScaleOp(
-    ProductOp, dialect=Tcgen05, name="mma_block_scale", family=mma_isa.MMA_BLOCK_SCALE, traits=[ORDERS]
-):
+class MmaBlockScaleOp(ProductOp, dialect=Tcgen05, name="mma_block_scale", family=mma_isa.MMA_BLOCK_SCALE):
     """`tcgen05.mma` with block scale: `d = (a * scale_a) * (b * scale_b)`, scales in tensor memory."""
 
     derived = {"a": _memory_of_a}  # noqa: RUF012 (an annotation would make it a field)
-
-    d: Operand
-    a: Operand
-    b: Operand
-    lut: Sequence[Operand]
-    idesc: Operand
-    scale_a: Operand
-    scale_b: Operand
-    enable_input_d: Operand
+    signature = "d a b lut* idesc scale_a scale_b enable_input_d"
 
 
 class SpMmaBlockScaleOp(
-    ProductOp, dialect=Tcgen05, name="sp_mma_block_scale", family=mma_isa.MMA_SP_BLOCK_SCALE, traits=[ORDERS]
+    ProductOp, dialect=Tcgen05, name="sp_mma_block_scale", family=mma_isa.MMA_SP_BLOCK_SCALE
 ):
     """`tcgen05.mma.sp` with block scale: as `tcgen05.mma_block_scale`, with half of A's elements, which
     metadata in tensor memory selects.
     """
 
     derived = {"a": _memory_of_a}  # noqa: RUF012 (an annotation would make it a field)
-
-    d: Operand
-    a: Operand
-    b: Operand
-    lut: Sequence[Operand]
-    metadata: Operand
-    idesc: Operand
-    scale_a: Operand
-    scale_b: Operand
-    enable_input_d: Operand
+    signature = "d a b lut* metadata idesc scale_a scale_b enable_input_d"
 
 
 _WS_AXES = {"a": _memory_of_a, "zero_column_mask": _has("zero_column_mask")}
 
 
-class MmaWsOp(ProductOp, dialect=Tcgen05, name="mma_ws", family=mma_isa.MMA_WS, traits=[ORDERS]):
+class MmaWsOp(ProductOp, dialect=Tcgen05, name="mma_ws", family=mma_isa.MMA_WS):
     """`tcgen05.mma.ws`: keeps B, the weights, in one of four collector buffers."""
 
     derived = _WS_AXES
-
-    d: Operand
-    a: Operand
-    b: Operand
-    idesc: Operand
-    enable_input_d: Operand
-    zero_column_mask: Sequence[Operand]
+    signature = "d a b idesc enable_input_d zero_column_mask*"
 
 
-class SpMmaWsOp(ProductOp, dialect=Tcgen05, name="sp_mma_ws", family=mma_isa.MMA_WS_SP, traits=[ORDERS]):
+class SpMmaWsOp(ProductOp, dialect=Tcgen05, name="sp_mma_ws", family=mma_isa.MMA_WS_SP):
     """`tcgen05.mma.ws.sp`: as `tcgen05.mma.ws`, with half of A's elements, which metadata in tensor
     memory selects.
     """
 
     derived = _WS_AXES
-
-    d: Operand
-    a: Operand
-    b: Operand
-    metadata: Operand
-    idesc: Operand
-    enable_input_d: Operand
-    zero_column_mask: Sequence[Operand]
+    signature = "d a b metadata idesc enable_input_d zero_column_mask*"
 
 
 class _Descriptor(DescriptorOp):
@@ -332,36 +253,25 @@ class _Descriptor(DescriptorOp):
 
 
 class InstructionDescriptorOp(
-    _Descriptor, dialect=Tcgen05, name="instruction_descriptor", record=InstructionDescriptor, traits=[Pure]
+    _Descriptor, dialect=Tcgen05, name="instruction_descriptor", record=InstructionDescriptor
 ):
     """The i32 instruction descriptor of `tcgen05.mma`: shape, element types, and which operands are
     transposed.
     """
 
-    descriptor: Result
-
 
 class BlockScaledDescriptorOp(
-    _Descriptor, dialect=Tcgen05, name="block_scaled_descriptor", record=BlockScaledDescriptor, traits=[Pure]
+    _Descriptor, dialect=Tcgen05, name="block_scaled_descriptor", record=BlockScaledDescriptor
 ):
     """The i32 instruction descriptor of a block-scaled `tcgen05.mma`: shape, element types, type and ids of
     the scales.
     """
 
-    descriptor: Result
-
 
 class SharedMemoryDescriptorOp(
-    _Descriptor,
-    dialect=Tcgen05,
-    name="shared_memory_descriptor",
-    record=SharedMemoryDescriptor,
-    traits=[Pure],
+    _Descriptor, dialect=Tcgen05, name="shared_memory_descriptor", record=SharedMemoryDescriptor
 ):
     """The i64 descriptor of a matrix in shared memory."""
-
-    address: Operand
-    descriptor: Result
 
 
 if TYPE_CHECKING:

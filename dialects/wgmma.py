@@ -1,13 +1,10 @@
 """The `wgmma` dialect: asynchronous products of a warpgroup, held to the rows of `weft.isa.wgmma`."""
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from weft.dialects.builders import builders
 from weft.dialects.descriptor import DescriptorOp
-from weft.dialects.effects import ORDERS, Pure
 from weft.dialects.instruction import InstructionOp, Lookup
-from weft.dialects.op import Operand, Result
 from weft.isa import wgmma as isa
 from weft.isa.chips import describe
 from weft.isa.family import Verdict
@@ -29,12 +26,7 @@ def _a_registers(lookup: Lookup) -> bool:
 
 
 class MmaAsyncOp(
-    InstructionOp,
-    dialect=Wgmma,
-    name="mma_async",
-    family=isa.MMA_ASYNC,
-    immediates=_IMMEDIATES,
-    traits=[ORDERS],
+    InstructionOp, dialect=Wgmma, name="mma_async", family=isa.MMA_ASYNC, immediates=_IMMEDIATES
 ):
     """`wgmma.mma_async`: `d = a * b + inouts`, or `a * b` where `scale_d` (i1) is false.
 
@@ -47,12 +39,7 @@ class MmaAsyncOp(
 
     derived = {"a_registers": _a_registers}  # noqa: RUF012 (an annotation would make it a field)
     optional = {"first_sum": -1}  # noqa: RUF012
-
-    inouts: Operand
-    a: Sequence[Operand]
-    b: Operand
-    scale_d: Operand
-    d: Result
+    signature = "inouts a* b scale_d -> d"
 
     def check(self) -> str | None:
         if not -1 <= (first := self.attribute("first_sum")) <= LAST_SUM:
@@ -66,50 +53,31 @@ class SpMmaAsyncOp(
     name="sp_mma_async",
     family=isa.MMA_ASYNC_SPARSE,
     immediates=_IMMEDIATES | {"selector": 0},
-    traits=[ORDERS],
 ):
     """`wgmma.mma_async.sp`: as `wgmma.mma_async`, with half of A's elements, which metadata selects."""
 
     derived = {"a_registers": _a_registers}  # noqa: RUF012 (an annotation would make it a field)
-
-    inouts: Operand
-    a: Sequence[Operand]
-    b: Operand
-    metadata: Operand
-    scale_d: Operand
-    d: Result
+    signature = "inouts a* b metadata scale_d -> d"
 
 
-class FenceOp(InstructionOp, dialect=Wgmma, name="fence", family=isa.FENCE, traits=[ORDERS]):
+class FenceOp(InstructionOp, dialect=Wgmma, name="fence", family=isa.FENCE):
     """`wgmma.fence`: orders registers and shared memory before the `wgmma.mma_async` that use them."""
 
 
-class CommitGroupOp(
-    InstructionOp, dialect=Wgmma, name="commit_group", family=isa.COMMIT_GROUP, traits=[ORDERS]
-):
+class CommitGroupOp(InstructionOp, dialect=Wgmma, name="commit_group", family=isa.COMMIT_GROUP):
     """`wgmma.commit_group`: ends a group, which contains all `wgmma.mma_async` that no earlier group
     contains.
     """
 
 
 class WaitGroupOp(
-    InstructionOp,
-    dialect=Wgmma,
-    name="wait_group",
-    family=isa.WAIT_GROUP,
-    immediates={"group": 0},
-    traits=[ORDERS],
+    InstructionOp, dialect=Wgmma, name="wait_group", family=isa.WAIT_GROUP, immediates={"group": 0}
 ):
     """`wgmma.wait_group`: waits until at most `group` of the latest groups are in flight."""
 
 
-class MatrixDescriptorOp(
-    DescriptorOp, dialect=Wgmma, name="descriptor", record=MatrixDescriptor, traits=[Pure]
-):
+class MatrixDescriptorOp(DescriptorOp, dialect=Wgmma, name="descriptor", record=MatrixDescriptor):
     """The i64 descriptor of a matrix in shared memory; see `weft.isa.wgmma.descriptors.MatrixDescriptor`."""
-
-    address: Operand
-    descriptor: Result
 
     def complaint(self) -> Verdict | None:
         if self.target is not None and self.target.chip.name not in isa.FENCE.chips():

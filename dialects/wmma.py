@@ -5,13 +5,11 @@
 take each register as one operand.
 """
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from weft.dialects.builders import builders
 from weft.dialects.effects import Pure, reads, writes
 from weft.dialects.instruction import InstructionOp, Lookup, SpaceOf
-from weft.dialects.op import Operand, Result
 from weft.isa import wmma as isa
 from weft.mlir import ext
 
@@ -32,29 +30,20 @@ class LoadOp(InstructionOp, dialect=Wmma, name="load", family=isa.LOAD, traits=[
     """
 
     derived = {"space": _SPACE, "stride": _has_stride}  # noqa: RUF012 (an annotation would make it a field)
-
-    address: Operand
-    stride: Sequence[Operand]
-    d: Result
+    signature = "address stride* -> d"
 
 
 class StoreOp(InstructionOp, dialect=Wmma, name="store", family=isa.STORE, traits=[writes("address")]):
     """`wmma.store`: a warp writes the registers of fragment d; `stride` as in `wmma.load`."""
 
     derived = {"space": _SPACE, "stride": _has_stride}  # noqa: RUF012 (an annotation would make it a field)
-
-    address: Operand
-    d: Sequence[Operand]
-    stride: Sequence[Operand]
+    signature = "address d* stride*"
 
 
 class MmaOp(InstructionOp, dialect=Wmma, name="mma", family=isa.MMA, traits=[Pure]):
     """`wmma.mma`: `d = a * b + c` over one warp; each fragment is a list of registers."""
 
-    a: Sequence[Operand]
-    b: Sequence[Operand]
-    c: Sequence[Operand]
-    d: Result
+    signature = "a* b* c* -> d"
 
 
 if TYPE_CHECKING:
