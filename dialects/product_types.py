@@ -13,8 +13,8 @@ PROMOTED = 128
 columns of B.
 """
 GROUP_ROWS = 128
-"""All rows of D from a multiple of this number up to the next one are of one group, and with groups along K
-all columns of A.
+"""All rows of D from a multiple of this number up to the next one are of one group if `groups` selects it or
+with block scales, and with groups along K all columns of A.
 """
 BITS = {name: ELEMENT_TYPES[ptx].bits for name, ptx in {**PTX_OPERANDS, "i32": "s32"}.items()}
 """Bits of an element in global memory, by MLIR's name of its type."""
@@ -72,6 +72,13 @@ class Types:
         """Bytes of an element of A, and of B, in shared memory, if whole: see `input_bits`."""
         assert self.input_bits % 8 == 0, self
         return self.input_bits // 8
+
+    @property
+    def group_unit(self) -> int:
+        """The number at whose multiples groups begin that are given by their ends. Block scales of A are in
+        tiles of 128 rows, each of one group.
+        """
+        return GROUP_ROWS if self.k_groups or self.scale else 1
 
     @property
     def has_packed_inputs(self) -> bool:

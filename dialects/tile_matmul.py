@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from ctypes import c_float
-from dataclasses import replace
 from itertools import compress
 from typing import Any
 
@@ -83,8 +82,7 @@ class MatmulOp(Op, dialect=Tile, name="matmul", traits=[ORDERS]):
       the row. In each block of 128 rows (0 to 127, 128 to 255, ...) all numbers must be equal.
     - `groups` with a batch of A: only the first `groups[i]` rows of matrix i are multiplied.
     - `row_ends` with one A: element i is the end of the rows of A for matrix i of B. They begin at the end of
-      the previous ones, rounded up to a multiple of 128 (the first at 0). In rows between an end and this
-      multiple, A @ B is NaN (of integers: the largest i32) where it isn't 0. Rows after the last multiple are
+      the previous ones (the first at 0); with block scales, at the next multiple of 128. Other rows of D are
       not written.
     - `k_ends`: product i of a batch D multiplies columns of A and rows of B up to `k_ends[i]`, beginning at
       the previous end, rounded up to a multiple of 128. Elements of A and B between an end and this multiple
@@ -210,9 +208,8 @@ class MatmulOp(Op, dialect=Tile, name="matmul", traits=[ORDERS]):
 
     @property
     def needs(self) -> Needs:
-        """What the epilogue needs of a kernel, which with `row_ends` also marks sums."""
-        needs = Needs() if self.function is None else self.function.needs
-        return replace(needs, only_scales=needs.only_scales and self.grouping != "row_ends")
+        """What the epilogue needs of a kernel."""
+        return Needs() if self.function is None else self.function.needs
 
     @property
     def read(self) -> list[tuple[str, ir.Value, Sequence[str]]]:

@@ -127,8 +127,11 @@ def _set_launch(product: MatmulOp) -> None:
 def _grid(product: MatmulOp, schedule: AnySchedule, sizes: "ArgumentSizes") -> list[ir.AffineExpr]:
     """The CTAs along x, y and z: whole clusters of tiles along M and N, and all CTAs of a tile."""
     d = product.d
-    rows, columns = schedule.swapped(sizes.of(d, -2), sizes.of(d, -1))
     down, across = schedule.cluster
+    rows = sizes.of(d, -2)
+    if product.grouping == "row_ends":  # each group may have a tile that isn't full
+        rows += sizes.of(product.b, 0) * schedule.rows_of_d * schedule.swapped(down, across)[0]
+    rows, columns = schedule.swapped(rows, sizes.of(d, -1))
     batch = product.a if product.is_scattered else d
     matrices = sizes.of(batch, 0) if batch.type.rank == 3 else ir.AffineExpr.get_constant(1)
     # A grid has up to 2^31 - 1 blocks along x, and 65535 along y: M, which may be a batch's, takes x.

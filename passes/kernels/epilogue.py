@@ -10,13 +10,13 @@ from weft.dialects.tile_epilogue import AT_ONCE
 from weft.isa.chips import LANES
 from weft.isa.mma.fragments import REGISTER_BITS
 from weft.layout import MEMORY, Iter, Layout
-from weft.mlir import arith, ir, llvm, vector
+from weft.mlir import ir, llvm, vector
 from weft.passes.builders import emit, fragment_moves, fragment_registers, thread_ids
 from weft.passes.builders.addresses import Vector
 from weft.passes.builders.fragment_registers import LaneDigit
 from weft.passes.kernels.epilogue_function import Shared, compute, shared
 from weft.passes.kernels.fragments import PAIR, QUAD, convert, reread, transposed
-from weft.passes.kernels.matrices import member, run_bytes, size, vector_of
+from weft.passes.kernels.matrices import member, run_bytes, size, vector_of, with_rows
 from weft.passes.kernels.preload import Preload
 from weft.passes.kernels.reduced_output import ReducedOutput
 from weft.passes.kernels.tile_order import Ends
@@ -63,34 +63,10 @@ class SpreadRow:
         return emit.elements(llvm.bitcast(ir.VectorType.get([PAIR], self.element), shuffled[0]))
 
 
-_NAN = float("nan")
-_MARKS = {"i32": (1 << 31) - 1}  # relu would hide the smallest
-
-
-def marked(op: MatmulOp, lane: ir.Value, kind: ir.Type, row: ir.Value, group: ir.Value | None) -> ir.Value:
-    """A lane's sums of a fragment of type `kind` from `row` on. In rows after the end of their group, those
-    that aren't 0 become NaN, or the largest integer.
-
-    Where groups follow each other without a gap, as those of PyTorch's `grouped_mm`, such rows are of another
-    group. Nothing else shows that: the same ends may be those of groups with gaps.
-    """
-    digits = fragment_registers.lane_digits(kind.layout, kind.shape)
-    assert digits is not None, kind
-    end = Ends(op.role("row_ends"), size(op.d, -2)).end(group)
-    left = emit.sub(end, emit.add(row, fragment_registers.lane_coordinate(digits[0])))
-    rows = [at[0] for at in fragment_registers.coordinates(kind)]
-    after = {at: emit.less(left, at + 1) for at in sorted(set(rows))}
-    number = _MARKS.get(str(kind.element_type), _NAN)
-    zero, mark = (emit.constant(lane.type, each) for each in (0, number))
-    # A branch for tiles without such rows would take registers for all sums once more.
-    wrong = arith.andi(emit.vector_of([after[at] for at in rows]), _differ(lane, zero))
-    return arith.select(wrong, mark, lane)
-
-
-def _differ(lane: ir.Value, zero: ir.Value) -> ir.Value:
-    if isinstance(lane.type.element_type, ir.IntegerType):
-        return arith.cmpi(arith.CmpIPredicate.ne, lane, zero)
-    return arith.cmpf(arith.CmpFPredicate.UNE, lane, zero)
+def rows_of_group(op: MatmulOp, matrix: ir.Value, number: ir.Value | None) -> ir.Value:
+    """A matrix like D of product `number`: where ends divide its rows, without those after the product's."""
+    of_product = member(matrix, number)
+    return with_rows(of_product, Ends.of(op).end(number)) if op.grouping == "row_ends" else of_product
 
 
 @dataclass(frozen=True)
@@ -146,7 +122,7 @@ class Finisher:
         """Stores the fragments to D from registers. `stored`: the elements that are written at once, if these
         aren't a `run`.
         """
-        d = member(self.op.d, self.number)
+        d = rows_of_group(self.op, self.op.d, self.number)
         for done, down, across in self.fragments(sums, row, column):
             at = emit.value(emit.add(row, down)), emit.value(emit.add(column, across))
             tile.store(done, d, *at, vector_bytes=run_bytes(self.op.d, stored or self.run, done.type))
@@ -259,8 +235,6 @@ class _Epilogue:
         """A lane's elements of D and of the further results from its sums, not yet rounded."""
         function = self.op.function
         values = {x.element: self._matrix(x, piece, lane.type) for x in self.needs.loads if x.axes == "MN"}
-        if self.op.grouping == "row_ends":
-            lane = marked(self.op, lane, piece.kind, self._at(0, piece), self.number)
         if function is None:
             return [lane]
         return compute(
@@ -282,7 +256,7 @@ class _Epilogue:
             done = _rounded(lane, piece.kind, memref.type.element_type)
             at = (emit.value(self._at(axis, piece)) for axis in range(2))
             width = run_bytes(memref, self.run, done.type)
-            tile.store(done, member(memref, self.number), *at, vector_bytes=width)
+            tile.store(done, rows_of_group(self.op, memref, self.number), *at, vector_bytes=width)
 
     def flush(self, piece: Piece, following: Piece | None) -> None:
         """Ends the reductions of rows or columns that a piece has, but not the following one."""
@@ -309,7 +283,7 @@ class _Epilogue:
             return tile.to_lane(loaded)
         row, column = (emit.value(self._at(axis, group)) for axis in range(2))
         width = run_bytes(matrix, self.run, fragment)
-        source = member(matrix, self.number)
+        source = rows_of_group(self.op, matrix, self.number)
         # Where C is D, as in sums of gradients, a load beyond an edge would read what another warp writes.
         inside = self.op.types.k_groups or matrix == self.op.d
         return tile.to_lane(tile.load(source, row, column, fragment, vector_bytes=width, only_inside=inside))

@@ -60,8 +60,8 @@ class Feed(Generic[_S]):
     def fill(self, at: Tile, position: list[ir.Value]) -> list[ir.Value]:
         """Copies all K blocks of a tile into the ring; for one thread. Returns the ring's next position."""
         (m, n, k), ctas, half = self.schedule.block, self.schedule.cta_group, self.tiles.half
-        left = emit.add(emit.mul(at.row, m), emit.mul(half, m // ctas))
-        right = emit.add(emit.mul(at.column, n), emit.mul(half, n // ctas))
+        left = emit.add(at.first_row(m), emit.mul(half, m // ctas))
+        right = emit.add(at.first_column(n), emit.mul(half, n // ctas))
         row_in_cluster, column_in_cluster = self.tiles.row_in_cluster, self.tiles.column_in_cluster
         # The CTAs of a row of the cluster share the left operand, those of a column the right one.
         in_row, in_column = (self.tiles.sharing(along, half) for along in ("row", "column"))

@@ -273,7 +273,7 @@ class LoadedFeed(Feed[WarpgroupSchedule]):
         ahead = own * loaders
         number_of_warp = emit.uniform(emit.div(emit.thread(), LANES))  # loaders come first
         warp, warpgroup = emit.rem(number_of_warp, WARPS), emit.div(number_of_warp, WARPS)
-        starts = emit.mul(at.row, m), emit.mul(at.column, n)
+        starts = at.first_row(m), at.first_column(n)
         pairs = list(zip((self.left, self.right), starts, strict=True))
         copies = [(o.copy_of(at.member, WARPS), s) for o, s in pairs if isinstance(o, LoadedOperand)]
         copied = [(o, s) for o, s in pairs if not isinstance(o, LoadedOperand)]

@@ -206,7 +206,7 @@ class MmaKernel:
         block_m, block_n, _ = self.schedule.block
         warp_m, warp_n = self.schedule.warp_tile
         a, b = self._operands
-        a.start, b.start = emit.mul(self.tile.row, block_m), emit.mul(self.tile.column, block_n)
+        a.start, b.start = self.tile.first_row(block_m), self.tile.first_column(block_n)
         warp = emit.div(emit.thread(), LANES)
         a.inside = emit.mul(emit.div(warp, self.schedule.warps[1]), warp_m)
         b.inside = emit.mul(emit.rem(warp, self.schedule.warps[1]), warp_n)

@@ -41,7 +41,8 @@ class Preload:
         """That of the last matrix that has D's type. None if no matrix has it."""
         barriers = schedule.warpgroups * STAGE_BARRIER_BYTES
         before = ceil_div(schedule.shared_bytes(op.types), BOX_ALIGNMENT) * BOX_ALIGNMENT
-        fits = before + barriers <= MOST_SHARED_BYTES
+        # The last tile of a group that ends divide is stored by threads: see `by_threads`.
+        fits = before + barriers <= MOST_SHARED_BYTES and op.grouping != "row_ends"
         if not fits or op.types.output_bytes != 2:  # stmatrix and ldmatrix
             return None
         element = op.d.type.element_type

@@ -38,7 +38,7 @@ class BlockScales:
 
     def copy(self, at: Tile, block: ir.Value | int, stage: ir.Value, barrier: ir.Value) -> None:
         """Starts to copy the scales of a tile's rows of A for a K block."""
-        column = emit.mul(at.column if self.schedule.swap else at.row, self.extent)
+        column = (at.first_column if self.schedule.swap else at.first_row)(self.extent)
         if self._others is None:
             self.of_a.copy(at.member, block, column, stage, barrier)
             return
@@ -146,8 +146,8 @@ class RowScales:
     def copy(self, at: Tile, block: ir.Value | int, stage: ir.Value, barrier: ir.Value) -> None:
         """Starts to copy the scales of a tile for a K block."""
         rows, columns = self._extents
-        self.left.copy(at.member, block, emit.mul(at.row, rows), stage, barrier)
-        self.right.copy(at.member, block, emit.mul(at.column, columns), stage, barrier)
+        self.left.copy(at.member, block, at.first_row(rows), stage, barrier)
+        self.right.copy(at.member, block, at.first_column(columns), stage, barrier)
 
     def of_tile(self, _: Tile, rows: list[ir.Value], kind: ir.Type) -> "TileRowScales":
         """The scales of a tile whose parts of 64 rows, of type `kind`, begin at `rows`."""

@@ -101,8 +101,10 @@ class StagedSlices(SliceWriter):
             lambda kind: 0 if by_matrices else run_bytes(self.op.d, run, kind),
         )
         row, column = emit.value(at.row), emit.value(at.column)
-        end = emit.add(column, (self._boxes - 1) * self.schedule.part_columns + self._stored.shape[1])
-        store_boxes(self.op, partial(self._parts, slot, column), end, self.map, row, index, groups=True)
+        rows, columns = self._stored.shape
+        columns += (self._boxes - 1) * self.schedule.part_columns
+        ends = emit.add(row, rows), emit.add(column, columns)
+        store_boxes(self.op, partial(self._parts, slot, column), ends, self.map, row, index, groups=True)
         return emit.rem(emit.add(staging, 1), STAGING_SLOTS)
 
     def _finished(

@@ -88,8 +88,8 @@ class _OperandScales:
     def _start(self, at: Tile) -> Iterator[ir.Value]:
         """The first row and the first column of a tile in this CTA, computed on demand."""
         m, n, _ = self.schedule.block
-        yield emit.add(emit.mul(at.row, m), emit.mul(self.half, self.schedule.cta_rows))
-        yield emit.mul(at.column, n)
+        yield emit.add(at.first_row(m), emit.mul(self.half, self.schedule.cta_rows))
+        yield at.first_column(n)
 
 
 class TensorScales(_OperandScales):

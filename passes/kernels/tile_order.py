@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from weft.dialects import tile
-from weft.dialects.product_types import GROUP_ROWS
 from weft.dialects.schedule import MOST_RUNS, AnySchedule
 from weft.dialects.tile import MatmulOp
 from weft.mlir import arith, gpu, ir, memref
@@ -26,7 +25,7 @@ class Tile:
 
     `k_span` is the first K block and the one after the last (None: all of K). In a batch, `number` is the
     tile's own among those of its product. With K slices, `number` is the tile's own and `slice` the slice's;
-    its K blocks are `k_step` apart, from `k_first` on.
+    its K blocks are `k_step` apart, from `k_first` on. `start` is the row and the column of tile (0, 0).
     """
 
     row: ir.Value
@@ -37,6 +36,15 @@ class Tile:
     k_span: tuple[ir.Value | int, ir.Value] | None = None
     k_first: ir.Value | int = 0
     k_step: ir.Value | int = 1
+    start: tuple[ir.Value | int, ir.Value | int] = (0, 0)
+
+    def first_row(self, rows: int) -> ir.Value:
+        """The first row of a tile of so many."""
+        return emit.add(emit.mul(self.row, rows), self.start[0])
+
+    def first_column(self, columns: int) -> ir.Value:
+        """The first column of a tile of so many."""
+        return emit.add(emit.mul(self.column, columns), self.start[1])
 
     def k_block(self, number: ir.Value | int) -> ir.Value | int:
         """The K block that is block `number` of this tile."""
@@ -266,34 +274,29 @@ def grouped(linear: ir.Value, rows: ir.Value, columns: ir.Value, group: int) -> 
 @dataclass(frozen=True)
 class Ends:
     """Where groups end (a memref of i32) among `size` rows or columns. Group i begins at the end of group
-    i - 1, rounded up to a multiple of 128. Ends outside of 0..`size` count as the nearest in it.
+    i - 1, rounded up to a multiple of `unit`. Ends outside of 0..`size` count as the nearest in it.
     """
 
     ends: ir.Value
     size: ir.Value
+    unit: int = 1
+
+    @classmethod
+    def of(cls, op: MatmulOp) -> "Ends":
+        """Those of a product."""
+        k_groups, k = op.types.k_groups, -2 if op.attribute("transpose_a") else -1
+        size_ = size(op.a, k) if k_groups else size(op.d, -2)
+        return cls(op.role("k_ends" if k_groups else "row_ends"), size_, op.types.group_unit)
 
     def begin(self, group: ir.Value) -> ir.Value:
         """The first row or column of a group."""
-        before = self.following(emit.maximum(emit.sub(group, 1), 0))
+        before = self.end(emit.maximum(emit.sub(group, 1), 0))
+        before = emit.mul(emit.ceil_div(before, self.unit), self.unit)
         return emit.select(emit.equal(group, 0), 0, before)
-
-    def following(self, group: ir.Value) -> ir.Value:
-        """The row or column at which the next group begins."""
-        return emit.mul(emit.ceil_div(self.end(group), GROUP_ROWS), GROUP_ROWS)
 
     def end(self, group: Any) -> ir.Value:
         """The one after the last."""
         return emit.minimum(emit.maximum(element(self.ends, group), 0), self.size)
-
-    def k_span(
-        self, group: ir.Value, tile: ir.Value, tile_rows: int, blocks: ir.Value
-    ) -> tuple[int, ir.Value] | None:
-        """The first of all `blocks` K blocks of tile number `tile` of rows in a group of rows, and the one
-        after the last: one block after the end of the group. None where each tile has all.
-        """
-        if tile_rows == GROUP_ROWS:
-            return None
-        return 0, emit.select(emit.less(emit.mul(tile, tile_rows), self.end(group)), blocks, 1)
 
     def k_blocks(self, group: ir.Value, block_k: int) -> tuple[ir.Value, ir.Value]:
         """The first block of `block_k` columns of a group, and the one after its last: none if it's empty."""
@@ -305,30 +308,34 @@ class Ends:
 @dataclass(frozen=True)
 class RowEndsOrder(MaskedOrder):
     """The tiles of one product whose rows have one B of `members` each: those of B number i end at
-    `filled[i]` of `most` rows. The `tile_rows` rows of a tile have the same B. All rows up to the next group
-    are in a tile: see `between_groups`.
-
-    `blocks` is the number of K blocks. A tile after the end of its group has only the first one.
+    `filled[i]` of `most` rows. The first tile of a group begins at its first row. After its last row, the
+    last one has rows of other groups, which aren't stored (`rows_of_group`).
     """
 
-    blocks: Any = None
-
-    @property
-    def ends(self) -> Ends:
-        """Where the groups of rows end."""
-        return Ends(self.filled, self.most)
+    ends: Any = None
 
     def _filled(self, member: ir.Value) -> ir.Value:
         return emit.maximum(emit.sub(self.ends.end(member), self.ends.begin(member)), 0)
 
-    def _rows(self, member: ir.Value) -> ir.Value:
-        return emit.mul(emit.ceil_div(self._filled(member), GROUP_ROWS), GROUP_ROWS // self.tile_rows)
-
     def _tile(self, row: ir.Value, column: ir.Value, member: ir.Value) -> Tile:
-        first = emit.div(self.ends.begin(member), self.tile_rows)
-        row, column = (row, emit.add(column, first)) if self.swap else (emit.add(row, first), column)
-        span = self.ends.k_span(member, column if self.swap else row, self.tile_rows, self.blocks)
-        return Tile(row, column, member, k_span=span)
+        begin = self.ends.begin(member)
+        return Tile(row, column, member, start=(0, begin) if self.swap else (begin, 0))
+
+    def in_grid(self, at: Tile) -> tuple[Tile, ir.Value]:
+        """A tile whose row is counted over all groups as one of its group; and whether it exists, an i1."""
+        last = emit.sub(self.members, 1)
+
+        def beyond(group: ir.Value, before: ir.Value) -> tuple[ir.Value, list[ir.Value]]:
+            end = emit.add(before, self._rows(group))
+            later = arith.cmpi(arith.CmpIPredicate.sge, at.row, end)
+            return arith.andi(emit.less(group, last), later), [group, before]
+
+        def following(group: ir.Value, before: ir.Value) -> list[ir.Value]:
+            return [emit.add(group, 1), emit.add(before, self._rows(group))]
+
+        group, before = emit.repeat([emit.value(0), emit.value(0)], beyond, following)
+        row = emit.sub(at.row, before)
+        return self._tile(row, at.column, group), emit.less(row, self._rows(group))
 
 
 @dataclass(frozen=True)
@@ -497,28 +504,12 @@ def group_tile(op: MatmulOp, schedule: AnySchedule, index: Any) -> tuple[Tile, i
     at = grid_tile(schedule, index)
     rows, _, block_k = schedule.block
     groups, row = op.role(op.grouping), emit.mul(at.row, rows)
-    depth = size(op.a, -2 if op.attribute("transpose_a") else -1)
     if op.grouping == "k_ends":
-        return replace(at, k_span=Ends(groups, depth).k_blocks(index, block_k)), None
+        return replace(at, k_span=Ends.of(op).k_blocks(index, block_k)), None
     if op.grouping == "row_ends":
-        ends, count = Ends(groups, size(op.d, -2)), size(op.b, 0)
-        number = _group_of(ends, count, row)
-        last = emit.minimum(number, emit.sub(count, 1))
-        begun = arith.cmpi(arith.CmpIPredicate.sle, ends.begin(last), row)
-        span = ends.k_span(last, at.row, rows, emit.ceil_div(depth, block_k))
-        return replace(at, member=last, k_span=span), arith.andi(emit.less(number, count), begun)
+        order = RowEndsOrder(groups, size(op.d, -2), size(op.b, 0), rows, at.column, 1, ends=Ends.of(op))
+        return order.in_grid(at)
     if index is None:
         number = element(groups, row)
         return replace(at, member=number), emit.less(-1, number)
     return at, emit.less(row, element(groups, index))
-
-
-def _group_of(ends: Ends, count: ir.Value | int, row: ir.Value) -> ir.Value:
-    """The first group of rows after which the next one begins after a row; `count` if none does."""
-
-    def before(group: ir.Value) -> tuple[ir.Value, list[ir.Value]]:
-        end = ends.following(emit.minimum(group, emit.sub(count, 1)))
-        ended = arith.cmpi(arith.CmpIPredicate.sle, end, row)
-        return arith.andi(emit.less(group, count), ended), [group]
-
-    return emit.repeat([emit.value(0)], before, lambda group: [emit.add(group, 1)])[0]

@@ -43,9 +43,9 @@ class Tiles(Generic[_S]):
         control assigns tiles, where it does.
         """
         self.schedule, self._answers = schedule, answers
-        self._depth = size(op.a, -2 if op.attribute("transpose_a") else -1)
+        depth = size(op.a, -2 if op.attribute("transpose_a") else -1)
         more = skew(op.a) if schedule.skewed else 0
-        self.k_blocks = emit.ceil_div(emit.add(self._depth, more), schedule.block[2])
+        self.k_blocks = emit.ceil_div(emit.add(depth, more), schedule.block[2])
         cta, count = (emit.as_i32(read(gpu.Dimension.x)) for read in (gpu.block_id, gpu.grid_dim))
         self._first, self._step = emit.div(cta, schedule.ctas), emit.div(count, schedule.ctas)
         self.rank = emit.rem(cta, schedule.ctas)
@@ -81,16 +81,14 @@ class Tiles(Generic[_S]):
             return whole
         groups = op.role(op.grouping)
         if op.grouping == "k_ends":
-            return KEndsOrder(whole, Ends(groups, self._depth), self.k_blocks, schedule.block[2])
+            return KEndsOrder(whole, Ends.of(op), self.k_blocks, schedule.block[2])
         tile_rows = width if schedule.swap else height
         if op.grouping == "groups" and members is None:
             return GroupedOrder(whole, groups, tile_rows, schedule.swap)
         most, columns = size(op.d, -2), down if schedule.swap else across
         if op.grouping == "row_ends":
-            members = size(op.b, 0)
-            return RowEndsOrder(
-                groups, most, members, tile_rows, columns, group, schedule.swap, self.k_blocks
-            )
+            members, ends = size(op.b, 0), Ends.of(op)
+            return RowEndsOrder(groups, most, members, tile_rows, columns, group, schedule.swap, ends)
         return MaskedOrder(groups, most, members, tile_rows, columns, group, schedule.swap)
 
     def walk(

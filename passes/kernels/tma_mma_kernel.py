@@ -82,7 +82,7 @@ def _multiply(
 
     def one(at: Tile, position: list[ir.Value]) -> list[ir.Value]:
         sums, *position = accumulator.multiply(at, position)
-        row, column = emit.add(emit.mul(at.row, m), first[0]), emit.add(emit.mul(at.column, n), first[1])
+        row, column = emit.add(at.first_row(m), first[0]), emit.add(at.first_column(n), first[1])
         Finisher(op, at.member, _RUN).store(sums, row, column)
         return position
 

@@ -262,7 +262,7 @@ class PromotedWarpAccumulator(WarpAccumulator):
     def _lane_scales(self, at: Tile) -> LaneScales:
         """The scales of a lane's sums of a tile."""
         (m, n, _), kind = self.schedule.block, self._first().type
-        row, column = emit.mul(at.row, m), emit.mul(at.column, n)
+        row, column = at.first_row(m), at.first_column(n)
         start = emit.add(row, self.first[0]), emit.add(column, self.first[1])
         return LaneScales(self._op, self.schedule, kind, at.member, *start)
 

@@ -141,7 +141,7 @@ def _multiply(
             # Read from a lane, so that LLVM divides before the products rather than after them.
             at = replace(at, row=emit.uniform(at.row), column=emit.uniform(at.column))
         position, kept = carried[: len(begun)], carried[len(begun) :]
-        row, column = emit.add(emit.mul(at.row, m), start), emit.mul(at.column, n // op.columns_of_b)
+        row, column = emit.add(at.first_row(m), start), at.first_column(n // op.columns_of_b)
         corner = Corner(row, column, at.member, warpgroup)
         reduction.prepare(at, corner, kept)
         sums, *position = sharing.multiply(at, warpgroup, position)

@@ -15,7 +15,7 @@ from weft.isa.tensor_map import ROW_BYTES
 from weft.mlir import arith, ir, nvvm
 from weft.passes.builders import emit, prefetches, thread_ids
 from weft.passes.kernels.cluster import await_reads, await_stores, meet_warpgroup
-from weft.passes.kernels.epilogue import Finisher, split
+from weft.passes.kernels.epilogue import Finisher, rows_of_group, split
 from weft.passes.kernels.fragments import reread, transposed
 from weft.passes.kernels.matrices import (
     ends_ragged,
@@ -28,7 +28,7 @@ from weft.passes.kernels.matrices import (
     size,
 )
 from weft.passes.kernels.preload import Preload
-from weft.passes.kernels.tile_order import Corner
+from weft.passes.kernels.tile_order import Corner, Ends
 
 _Part = tuple[ir.Value, int, int]
 """Sums of a part of a tile, with its row and column."""
@@ -101,22 +101,24 @@ def fill(
 def store_boxes(
     op: MatmulOp,
     boxes: Callable[[], list[tuple[ir.Value, ir.Value]]],
-    end: ir.Value,
+    ends: tuple[ir.Value, ir.Value],
     map_: ir.Value,
     row: ir.Value,
     index: ir.Value | None,
     groups: bool = False,
 ) -> None:
     """Stores buffers that `boxes` builds, each with its column of D, from a row on: by TMA, with a map of D,
-    unless rows aren't aligned for it or it would write beyond their end. `end` is the column after the last.
-    With `groups`, each call has one of TMA's groups.
+    unless rows aren't aligned for it or it would write beyond their end, or that of the group. `ends` are the
+    row and the column after the last. With `groups`, each call has one of TMA's groups.
     """
     d = op.d
-    ragged = arith.andi(ends_ragged(d), emit.less(size(d, -1), end))
+    ragged = arith.andi(ends_ragged(d), emit.less(size(d, -1), ends[1]))
+    if op.grouping == "row_ends":
+        ragged = arith.ori(ragged, emit.less(Ends.of(op).end(index), ends[0]))
 
     def by_threads() -> None:
         for box, at in boxes():
-            tile.copy_out(box, member(d, index), row, at)
+            tile.copy_out(box, rows_of_group(op, d, index), row, at)
         if groups:
             with thread_ids.one_thread():
                 nvvm.cp_async_bulk_commit_group()  # an empty one
@@ -219,8 +221,8 @@ class StagedWriter(Writer):
 
     def _store(self, part: ir.Value, map_: ir.Value, at: Corner) -> None:
         """Stores a buffer at a corner of D."""
-        end = emit.add(at.column, part.type.shape[1])
-        store_boxes(self.op, lambda: [(part, at.column)], end, map_, at.row, at.index)
+        ends = emit.add(at.row, part.type.shape[0]), emit.add(at.column, part.type.shape[1])
+        store_boxes(self.op, lambda: [(part, at.column)], ends, map_, at.row, at.index)
 
     def ask(self, corner: Corner) -> None:
         if self.preloaded is not None:

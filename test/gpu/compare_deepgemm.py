@@ -110,7 +110,7 @@ Case = tuple[list[Any], Array, Callable[[Array, Any], Any], list[slice]]
 def of_rows(fp8: bool) -> Case:
     """DeepGEMM's arguments, its D, Weft's call, and the rows that have a product."""
     kind, n, k = (F8, 136, 384) if fp8 else (BF16, 136, 200)
-    ends = reference.ends([100, 256, 60, 128])
+    ends = reference.ends([100, 256, 60, 128], 128)
     a, b = (RNG.standard_normal(shape).astype(kind) for shape in ((int(ends[-1]), k), (GROUPS, n, k)))
     d, depth = np.zeros((len(a), n), BF16), 128 // a.itemsize
     arguments = [
@@ -131,14 +131,14 @@ def of_rows(fp8: bool) -> Case:
         arguments,
         d,
         lambda out, s: weft.matmul(a, b, out=out, schedule=s, **options),
-        reference.spans(ends),
+        reference.spans(ends, 128),
     )
 
 
 def of_k(fp8: bool) -> Case:
     """As `of_rows`; A and B of bf16 are MN-major, and those of fp8 a K-major matrix for each group."""
     m, n, sizes = 256, 128, np.array([128, 384, 0, 256], np.int32)
-    ends, d = reference.ends(sizes), RNG.standard_normal((GROUPS, m, n)).astype(np.float32)
+    ends, d = reference.ends(sizes, 128), RNG.standard_normal((GROUPS, m, n)).astype(np.float32)
     # With fp8, each warpgroup stores its own rows.
     k, maps = int(ends[-1]), [mapped(d, (N, M // (1 + fp8)), "none")]
     options: dict[str, Any] = {"k_ends": ends, "beta": 1.0}
@@ -149,7 +149,7 @@ def of_k(fp8: bool) -> Case:
     else:
         a, b = (RNG.standard_normal((extent, k)).astype(F8) for extent in (m, n))
         of_a, of_b = scales(k // 128, m), scales(k // 128, n)
-        apart = [np.concatenate([x[:, s].ravel() for s in reference.spans(ends)]) for x in (a, b)]
+        apart = [np.concatenate([x[:, s].ravel() for s in reference.spans(ends, 128)]) for x in (a, b)]
         first = [x[: extent * sizes[0]].reshape(extent, -1) for x, extent in zip(apart, (m, n), strict=True)]
         maps = [mapped(of_a, (M, 1), "none"), mapped(of_b, (N, 1), "none"), *maps]
         maps = [mapped(first[0], (128, M)), mapped(first[1], (128, N)), *maps]

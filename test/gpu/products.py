@@ -226,7 +226,7 @@ class Product:
         """Random operands of a case, the same each time, in the order of the kernel's arguments."""
         rng = np.random.default_rng(zlib.crc32(f"{self} {case}".encode()))
         regime, (m, n, k) = REGIMES[case.regime], case.shape
-        parts = reference.ends([k, 0, *[max(1, k // 2)] * (self.members - 2)])
+        parts = reference.ends([k, 0, *[max(1, k // 2)] * (self.members - 2)], GROUP_ROWS)
         if self.many == "k ends":
             k = -(-int(parts[-1]) // GROUP_ROWS) * GROUP_ROWS
         kinds = Kinds(self.a, self.b, self.d, infinite=self.activation in (None, "relu"))
@@ -252,7 +252,7 @@ class Product:
                 made[role] = parts
             elif role == "row_ends":
                 counts = min(m // 3, GROUP_ROWS - 1), 0, max(0, min(m - GROUP_ROWS, 9))
-                made[role] = reference.ends([*counts, *[0] * (self.members - 3)])
+                made[role] = reference.ends([*counts, *[0] * (self.members - 3)], self.types.group_unit)
             elif role == "alpha":  # sums stay exact
                 count = self.members if self.factors == "each" and self.many else 1
                 made[role] = (np.exp2(rng.permutation(count) - 1) * rng.choice([-1, 1])).astype(np.float32)
@@ -321,7 +321,7 @@ class Product:
                     yield from self._of_rows(given, slice(first, first + GROUP_ROWS), number)
             return
         if self.many == "row ends":
-            for number, span in enumerate(reference.spans(given["row_ends"])):
+            for number, span in enumerate(reference.spans(given["row_ends"], self.types.group_unit)):
                 if span.stop > span.start:
                     yield from self._of_rows(given, span, number)
             return
@@ -329,7 +329,7 @@ class Product:
             yield slice(None), given
             return
         if self.many == "k ends":
-            for number, span in enumerate(reference.spans(given["k_ends"])):
+            for number, span in enumerate(reference.spans(given["k_ends"], GROUP_ROWS)):
                 a = given["a"][span] if self.transposed[0] else given["a"][:, span]
                 b = given["b"][:, span] if self.transposed[1] else given["b"][span]
                 yield number, given | {"a": a, "b": b, "d": given["d"][number]}
@@ -379,9 +379,7 @@ class Product:
         exact = is_integer(self.d) or (
             regime.exact and bare and not self.accumulate and self.activation in (None, "relu")
         )
-        alone = ~written if self.many == "rows" else np.zeros(d.shape, bool)
-        if self.many == "row ends":
-            alone[-(-int(given["row_ends"][-1]) // GROUP_ROWS) * GROUP_ROWS :] = True
+        alone = ~written if self.many in ("rows", "row ends") else np.zeros(d.shape, bool)
         return Wanted(values, bound, written, alone, exact)
 
     def _expected(self, part: dict[str, Any]) -> tuple[Any, Any]:

@@ -1,16 +1,23 @@
 // RUN: weft-opt %s --outline-matmul --expand-matmul --canonicalize --cse | FileCheck %s
 
-// Groups of rows begin at the end of the group before, rounded up to a multiple of 128. Tiles of 64 rows are counted over
-// all groups before they are shared out.
+// Tiles of 64 rows are counted over all groups before they are shared out. Threads store those that end after
+// their group, and TMA the others.
 // CHECK-LABEL: gpu.func @rows
 // CHECK: "tile.role"
 // CHECK: scf.for {{.*}} iter_args
 // CHECK: memref.load %{{.*}} : memref<?xi32>
 // CHECK: arith.minsi
-// CHECK: %[[UP:.*]] = arith.addi %{{.*}}, %c127_i32
-// CHECK: %[[BLOCKS:.*]] = arith.divui %[[UP]], %c128_i32
-// CHECK: arith.muli %[[BLOCKS]], %c128_i32
+// CHECK: %[[UP:.*]] = arith.addi %{{.*}}, %c63_i32
+// CHECK: arith.divui %[[UP]], %c64_i32
 // CHECK: scf.while
+// CHECK: "tile.gemm_async"
+// CHECK: memref.load %{{.*}} : memref<?xi32>
+// CHECK: %[[END:.*]] = arith.minsi
+// CHECK: arith.cmpi slt, %[[END]],
+// CHECK: scf.if
+// CHECK: "tile.copy_out"
+// CHECK: else
+// CHECK: "tile.store_async"
 func.func @rows(%a: memref<?x?xbf16>, %b: memref<?x?x?xbf16>, %d: memref<?x?xbf16>, %ends: memref<?xi32>) {
   "tile.matmul"(%a, %b, %d, %ends) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0>, schedule = {block = array<i64: 64, 64, 64>, warpgroups = 1,
     stages = 3}} : (memref<?x?xbf16>, memref<?x?x?xbf16>, memref<?x?xbf16>, memref<?xi32>) -> ()

@@ -293,23 +293,6 @@ def test_gradients_of_groups_under_transforms():
         torch.func.jvp(loss, (B,), (B,))
 
 
-@pytest.mark.skipif(DEVICE != "cpu", reason="values on a GPU aren't checked")
-def test_rows_between_groups_must_be_zeros():
-    """The `offs` of PyTorch's grouped_mm have none, and rows of the result would be undefined."""
-    a, offs = numbers(400, 32, dtype=BF16), integers([100, 228, 228, 400])
-    b = numbers(4, 32, 24, dtype=BF16)
-    message = r"rows 100\.\.127 of a must be 0, since the next group begins at 128, .*torch's offs"
-    with pytest.raises(weft.WeftError, match=message):
-        weft.matmul(a, b, row_ends=offs)
-    with pytest.raises(weft.WeftError, match=message):
-        weft.matmul(a.T.contiguous(), b, row_ends=offs, transpose_a=True)
-    a[100:128] = 0
-    with pytest.raises(weft.WeftError, match=r"rows 228\.\.255 of a must be 0"):
-        weft.matmul(a, b, row_ends=offs)
-    a[228:256] = 0
-    weft.matmul(a, b, row_ends=offs)
-
-
 def test_vmap_with_out_is_refused():
     a, b = numbers(2, 16, 16, dtype=BF16), numbers(16, 16, dtype=BF16)
     with pytest.raises(weft.WeftError, match=r"none with out: copy the result"):

@@ -92,11 +92,9 @@ def matmul(
       the row of the result unchanged. All 128 rows from a multiple of 128 on must have the same index, except
       that the last of them may have negative ones: their rows of the result are then unspecified.
     - `groups` with a batch of `a`: the number of rows of each product. Other rows are unspecified.
-    - `row_ends`: for each matrix of a batch of `b`, the end of its rows of `a`. They begin at the previous
-      end, rounded up to a multiple of 128 (the first at 0). From an end to that multiple, products are NaN
-      (of integers: the largest) where they aren't 0; rows after the last multiple are unchanged. Of PyTorch's
-      tensors on the CPU, rows of `a` between two groups must be 0, since `offs` of PyTorch's `grouped_mm` has
-      no such rows.
+    - `row_ends`: for each matrix of a batch of `b`, the end of its rows of `a`, which begin at the previous
+      end (the first at 0), as `offs` of PyTorch's `grouped_mm`. With block scales they begin at the previous
+      end, rounded up to a multiple of 128. Other rows of the result are unchanged.
     - `k_ends`: for each product, the end of its K slice, which begins at the previous end, rounded up to a
       multiple of 128. `a` and `b` must be 0 from an end to this multiple. Products of empty slices are 0. Not
       with block scales.

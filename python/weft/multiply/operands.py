@@ -1,6 +1,5 @@
 """The arrays of one call of `weft.matmul`, read once and checked: the operands of its product."""
 
-import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
@@ -183,9 +182,8 @@ class Operands:
             if name == "groups":
                 _check_groups(view.numpy(), out.shape[-2], None if len(out.shape) == 3 else b.shape[0])
             elif name in GROUPINGS:
-                _check_ends(name, view.numpy(), self.sizes.k if name == "k_ends" else self.sizes.m)
-            if name == "row_ends" and self.libraries[0] is libraries.TORCH and self.product.kind is None:
-                _check_between(a.numpy().T if self.transposed[0] else a.numpy(), view.numpy())
+                size = self.sizes.k if name == "k_ends" else self.sizes.m
+                _check_ends(name, view.numpy(), size, self.types.group_unit)
             if name == "k_ends":
                 for number, x in enumerate((a, b)):
                     k_first = self.transposed[number] == (number == 0)
@@ -376,8 +374,10 @@ def _check_groups(groups: npt.NDArray[np.int32], rows: int, matrices: int | None
         )
 
 
-def _check_ends(name: str, ends: npt.NDArray[np.int32], size: int) -> None:
-    """Raises WeftError for illegal values of `row_ends` or `k_ends`, of groups of `size` rows or columns."""
+def _check_ends(name: str, ends: npt.NDArray[np.int32], size: int, unit: int) -> None:
+    """Raises WeftError for illegal values of `row_ends` or `k_ends`, of groups of `size` rows or columns
+    that begin at multiples of `unit`.
+    """
     what = "rows of a" if name == "row_ends" else "K"
     wrong = np.flatnonzero((ends < 0) | (ends > size))
     if len(wrong):
@@ -385,10 +385,11 @@ def _check_ends(name: str, ends: npt.NDArray[np.int32], size: int) -> None:
         raise WeftError(f"weft.matmul: {name} must be in 0..{size} ({what}), got {ends[at]} at index {at}")
     before = 0
     for at, end in enumerate(ends.tolist()):
-        begin = -(-before // GROUP_ROWS) * GROUP_ROWS
+        begin = -(-before // unit) * unit
         if end != before and end < begin:
-            where = f"where its group begins ({before} rounded up to a multiple of {GROUP_ROWS})"
-            least = f"at least {begin} at index {at}, {where}, or {before} for an empty group"
+            rounded = f" ({before} rounded up to a multiple of {unit})" * (unit > 1)
+            empty = f", or {before} for an empty group" * (begin > before)
+            least = f"at least {begin} at index {at}, where its group begins{rounded}{empty}"
             raise WeftError(f"weft.matmul: {name} must be {least}, got {end}")
         before = end
 
@@ -404,19 +405,4 @@ def _check_padding(name: str, matrix: npt.NDArray[Any], ends: npt.NDArray[np.int
             raise WeftError(
                 f"weft.matmul: {name} must be 0 from the end of a group to the next multiple of {GROUP_ROWS} "
                 f"along K, {padding.start}..{padding.stop - 1}, got another value at {end + int(wrong[0])}"
-            )
-
-
-def _check_between(matrix: npt.NDArray[Any], ends: npt.NDArray[np.int32]) -> None:
-    """Raises WeftError for rows between two groups that aren't 0: they may belong to the next group, as with
-    the `offs` of `torch.nn.functional.grouped_mm`, but its rows begin at a multiple of 128.
-    """
-    for end, following in itertools.pairwise(ends.tolist()):
-        begin = -(-end // GROUP_ROWS) * GROUP_ROWS
-        wrong = np.flatnonzero((matrix[end:begin] != 0).any(axis=1))
-        if following > end and len(wrong):
-            what = f"rows {end}..{begin - 1} of a must be 0, since the next group begins at {begin}"
-            raise WeftError(
-                f"weft.matmul: {what}, a multiple of {GROUP_ROWS}, got another value in row "
-                f"{end + int(wrong[0])}: pad each group with zeros, which torch's offs don't do"
             )

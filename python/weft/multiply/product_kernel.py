@@ -78,15 +78,15 @@ def schedule_of(operands: Operands, chip: str, *, copies: bool = False) -> "AnyS
     assert not isinstance(schedule, str)  # as `Product.checked` has it
     if schedule is not None or choice.complaint(types, chip) is not None:
         return schedule
-    (a, b, *_), (members, k) = operands.views, _members_and_k(operands)
-    schedule = choice.choose(sizes.m, sizes.n, k, types, chip, members)
+    (a, b, *_), (m, members, k) = operands.views, _of_each(operands)
+    schedule = choice.choose(m, sizes.n, k, types, chip, members)
     if not copies and any(view.row_alignment % ROW_BYTES for view in (a, b)):  # TMA can't copy the rows
         skewed = loading.skewed(schedule, types, chip) if _alike(a, b) else None
-        schedule = skewed or loading.schedule(sizes.m, sizes.n, k, types, chip, members) or schedule
+        schedule = skewed or loading.schedule(m, sizes.n, k, types, chip, members) or schedule
     # In the emulator, a program's earlier products shouldn't select what it runs.
     if operands.ordinal is not None:
         having = compiled_schedules.of((*_asked_of(operands), chip))
-        schedule = choice.compiled_instead(schedule, having, sizes.m, sizes.n, k, types, chip, members)
+        schedule = choice.compiled_instead(schedule, having, m, sizes.n, k, types, chip, members)
     return schedule
 
 
@@ -129,15 +129,23 @@ def transposed(operands: Operands, chip: str) -> tuple[int, ...]:
     a, b = operands.views[:2]
     elements = prod(a.shape), prod(b.shape)
     padded = a.row_alignment % ROW_BYTES != 0, b.row_alignment % ROW_BYTES != 0
-    members, k = _members_and_k(operands)
-    wanted = transposing.transposes(sizes.m, sizes.n, k, types, chip, members, elements, padded)
+    m, members, k = _of_each(operands)
+    wanted = transposing.transposes(m, sizes.n, k, types, chip, members, elements, padded)
     return tuple(number for number, each in enumerate(wanted) if each)
 
 
-def _members_and_k(operands: Operands) -> tuple[int, int]:
-    """The products of a batch or of groups, and the K of each; if groups divide K, in the mean."""
-    members, k = operands.sizes.members or 1, operands.sizes.k
-    return members, ceil_div(k, members) if operands.types.k_groups else k
+def _of_each(operands: Operands) -> tuple[int, int, int]:
+    """M of each product of a batch or of groups, their number, and K of each; if ends divide M or K, in the
+    mean.
+    """
+    sizes, k_groups = operands.sizes, operands.types.k_groups
+    by_rows = "row_ends" in operands.names
+    members = (sizes.matrices if by_rows else sizes.members) or 1
+    return (
+        ceil_div(sizes.m, members) if by_rows else sizes.m,
+        members,
+        ceil_div(sizes.k, members) if k_groups else sizes.k,
+    )
 
 
 def _alike(*views: ArrayView) -> bool:

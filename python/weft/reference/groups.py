@@ -5,26 +5,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from weft.dialects.product_types import GROUP_ROWS
 
-
-def ends(sizes: npt.ArrayLike) -> npt.NDArray[np.int32]:
-    """Where groups of these sizes end, as `row_ends` and `k_ends` have them: each group begins at the end of
-    the one before, rounded up to a multiple of 128.
+def ends(sizes: npt.ArrayLike, unit: int = 1) -> npt.NDArray[np.int32]:
+    """Where groups of these sizes end, as `row_ends` and `k_ends` have them. Each group begins at the end of
+    the one before, rounded up to a multiple of `unit`: 128 with `k_ends` and with block scales.
     """
     end, found = 0, []
     for size in np.asarray(sizes).tolist():
-        end = _begin(end) + size
+        end = -(-end // unit) * unit + size
         found.append(end)
     return np.array(found, np.int32)
 
 
-def spans(ends: npt.NDArray[Any]) -> list[slice]:
+def spans(ends: npt.NDArray[Any], unit: int = 1) -> list[slice]:
     """The rows, or the part of K, of each group with these `ends`, as `weft.matmul` takes them."""
-    begins = [0, *map(_begin, ends.tolist())]
+    begins = [0, *(-(-end // unit) * unit for end in ends.tolist())]
     return [slice(begin, max(begin, end)) for begin, end in zip(begins, ends.tolist(), strict=False)]
-
-
-def _begin(before: int) -> int:
-    """Where a group begins that follows one with this end."""
-    return -(-before // GROUP_ROWS) * GROUP_ROWS
