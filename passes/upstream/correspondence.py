@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from weft import mlir
 from weft.isa.computed import computed
@@ -23,22 +23,39 @@ class Draft:
     attributes: dict[str, Any] = field(default_factory=dict)
 
 
-class Rule(Protocol):
+class Rule:
     """One property of an operation, as both dialects express it."""
 
+    axis: str
+
     @property
-    def axes(self) -> tuple[str, ...]:
-        """Our attributes (or operands) that the rule reads and writes."""
+    def axes(self) -> list[str]:
+        """Our attributes (or operands) that the rule reads and writes: the words of `axis`."""
+        return self.axis.split()
 
     @property
     def attributes(self) -> tuple[str, ...]:
         """Upstream's attributes that the rule reads."""
+        return ()
 
     def to_ours(self, op: ir.OpView, draft: Draft) -> None:
         """Sets the property in a draft of ours from upstream's `op`."""
+        raise NotImplementedError
 
     def to_theirs(self, op: ir.OpView, draft: Draft) -> None:
-        """Sets the property in a draft of upstream's from our `op`. Raises Inexpressible."""
+        """Sets the property in a draft of upstream's from our `op`, unless upstream infers it. Raises
+        Inexpressible.
+        """
+
+
+class OfAttribute(Rule):
+    """A rule that reads upstream's attribute `name`."""
+
+    name: str
+
+    @property
+    def attributes(self) -> tuple[str, ...]:
+        return (self.name,)
 
 
 @dataclass(frozen=True)
@@ -71,32 +88,24 @@ class Pair:
 
 
 @dataclass(frozen=True)
-class Token:
-    """An attribute `name` of upstream's enumeration `kind`. It corresponds to all axes in `words`.
+class Token(OfAttribute):
+    """An attribute `name` of upstream's enumeration `kind`. It corresponds to all axes.
 
     `values` maps its tokens to our values; without it, both are equal. `absent` is our value if upstream's
     attribute is absent, or None if another rule sets it. If `needed` is true of our operation, upstream
     requires the attribute even for the value `absent`.
     """
 
-    words: str
+    axis: str
     name: str
     kind: str
     values: Mapping[str, int | str] | None = None
     absent: int | str | None = None
     needed: Callable[[Any], bool] = lambda op: False
 
-    @property
-    def axes(self) -> tuple[str, ...]:
-        return tuple(self.words.split())
-
     @computed
     def _values(self) -> Mapping[str, int | str]:
         return {str(t): str(t) for t in getattr(nvvm, self.kind)} if self.values is None else self.values
-
-    @property
-    def attributes(self) -> tuple[str, ...]:
-        return (self.name,)
 
     def to_ours(self, op: ir.Operation, draft: Draft) -> None:
         attribute = op.attributes.get(self.name)
@@ -136,19 +145,11 @@ def spelled(axis: str, value: bool | str) -> str:
 
 
 @dataclass(frozen=True)
-class Flag:
+class Flag(OfAttribute):
     """A unit attribute of upstream's. Our axis is true if it is present."""
 
     axis: str
     name: str
-
-    @property
-    def axes(self) -> tuple[str, ...]:
-        return (self.axis,)
-
-    @property
-    def attributes(self) -> tuple[str, ...]:
-        return (self.name,)
 
     def to_ours(self, op: ir.Operation, draft: Draft) -> None:
         draft.attributes[self.axis] = op.attributes.get(self.name) is not None
@@ -159,15 +160,11 @@ class Flag:
 
 
 @dataclass(frozen=True)
-class Number:
+class Number(Rule):
     """An integer attribute, upstream of `bits` bits."""
 
     axis: str
     bits: int
-
-    @property
-    def axes(self) -> tuple[str, ...]:
-        return (self.axis,)
 
     @property
     def attributes(self) -> tuple[str, ...]:
@@ -186,12 +183,12 @@ def integer(bits: int, value: int) -> ir.Attribute:
 
 
 @dataclass(frozen=True)
-class Shape:
+class Shape(Rule):
     """Our `shape`, such as `m16n8k16`. Upstream it is one attribute, or an integer for each of `letters`."""
 
     letters: str
     mnemonic: str = ""
-    axes: tuple[str, ...] = ("shape",)
+    axis: str = "shape"
 
     @property
     def attributes(self) -> tuple[str, ...]:
@@ -214,7 +211,7 @@ class Shape:
 
 
 @dataclass(frozen=True)
-class Inferred:
+class Inferred(Rule):
     """An axis that upstream infers from the type of an operand or result.
 
     It is inferred only if upstream's attribute `unless` is absent. That attribute has a rule of its own.
@@ -224,10 +221,6 @@ class Inferred:
     registers: str
     values: Mapping[str, str]
     unless: str = ""
-
-    @property
-    def axes(self) -> tuple[str, ...]:
-        return (self.axis,)
 
     @property
     def attributes(self) -> tuple[str, ...]:
@@ -255,33 +248,22 @@ def _register(values: list[ir.Value]) -> str:
 
 
 @dataclass(frozen=True)
-class Count:
+class Count(Rule):
     """Our `num`, which upstream infers from the number of registers."""
 
     registers: str
-    axes: tuple[str, ...] = ("num",)
-
-    @property
-    def attributes(self) -> tuple[str, ...]:
-        return ()
+    axis: str = "num"
 
     def to_ours(self, op: ir.Operation, draft: Draft) -> None:
         draft.attributes["num"] = len(draft.operands[self.registers])
 
-    def to_theirs(self, op: ir.OpView, draft: Draft) -> None:
-        pass
-
 
 @dataclass(frozen=True)
-class Repeats:
+class Repeats(Rule):
     """Our `num`, which upstream infers from its vector: the ratio of its length to that of `x1`."""
 
     family: Any
-    axes: tuple[str, ...] = ("num",)
-
-    @property
-    def attributes(self) -> tuple[str, ...]:
-        return ()
+    axis: str = "num"
 
     def to_ours(self, op: ir.Operation, draft: Draft) -> None:
         axes = {axis: value for axis, value in draft.attributes.items() if axis in self.family.axes}
@@ -290,9 +272,6 @@ class Repeats:
         data = (draft.operands.get("data") or op.results)[0]
         draft.attributes["num"] = _length(str(data.type)) // _length(registers)
 
-    def to_theirs(self, op: ir.OpView, draft: Draft) -> None:
-        pass
-
 
 def _length(kind: str) -> int:
     match = re.match(r"vector<(\d+)x", kind)
@@ -300,69 +279,44 @@ def _length(kind: str) -> int:
 
 
 @dataclass(frozen=True)
-class Predicate:
+class Predicate(OfAttribute):
     """Our i1 operand. Upstream it is an attribute `name` of the enumeration `kind`."""
 
-    operand: str
+    axis: str
     name: str
     kind: str
     values: Mapping[str, bool]
 
-    @property
-    def axes(self) -> tuple[str, ...]:
-        return (self.operand,)
-
-    @property
-    def attributes(self) -> tuple[str, ...]:
-        return (self.name,)
-
     def to_ours(self, op: ir.Operation, draft: Draft) -> None:
         value = self.values[_token(op.attributes[self.name])]
-        draft.operands[self.operand] = [llvm.mlir_constant(integer(1, value))]
+        draft.operands[self.axis] = [llvm.mlir_constant(integer(1, value))]
 
     def to_theirs(self, op: ir.OpView, draft: Draft) -> None:
-        value = constant(draft.operands.pop(self.operand)[0])
+        value = constant(draft.operands.pop(self.axis)[0])
         if value is None:
-            raise Inexpressible(
-                f"{self.operand} must be a constant, since nvvm's {self.name} is an attribute"
-            )
+            raise Inexpressible(f"{self.axis} must be a constant, since nvvm's {self.name} is an attribute")
         token = next(t for t, ours in self.values.items() if ours == bool(value))
         draft.attributes[self.name] = _enumerator(self.kind, token)
 
 
 @dataclass(frozen=True)
-class Implied:
+class Implied(Rule):
     """An axis of ours that upstream lacks, since the axis `by` implies its only legal value."""
 
     axis: str
     by: str
     values: Mapping[str, str]
 
-    @property
-    def axes(self) -> tuple[str, ...]:
-        return (self.axis,)
-
-    @property
-    def attributes(self) -> tuple[str, ...]:
-        return ()
-
     def to_ours(self, op: ir.Operation, draft: Draft) -> None:
         draft.attributes[self.axis] = self.values.get(draft.attributes[self.by], "")
 
-    def to_theirs(self, op: ir.OpView, draft: Draft) -> None:
-        pass
-
 
 @dataclass(frozen=True)
-class Run:
-    """Our operands `axes`, which upstream has as one list of registers."""
+class Run(Rule):
+    """Our operands, which upstream has as one list of registers."""
 
     family: Any
-    axes: tuple[str, ...]
-
-    @property
-    def attributes(self) -> tuple[str, ...]:
-        return ()
+    axis: str
 
     def to_ours(self, op: ir.Operation, draft: Draft) -> None:
         counts = {operand.name: operand.count for operand in self.family.form(**draft.attributes).operands}

@@ -55,7 +55,7 @@ _WMMA_MMA = (
     Token("a_type b_type", "eltypeA", "MMATypes"),
     Token("c_type d_type", "eltypeB", "MMATypes"),
     *_LAYOUTS,
-    Run(wmma.MmaOp.family, ("a", "b", "c")),
+    Run(wmma.MmaOp.family, "a b c"),
 )
 _WMMA = (
     Pair(wmma.LoadOp, nvvm.WMMALoadOp, "address stride",

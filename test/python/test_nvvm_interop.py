@@ -384,9 +384,7 @@ def test_what_is_called_broken_is(monkeypatch, tmp_path):
 def test_a_swapped_layout_is_seen_by_the_routes(monkeypatch, tmp_path):
     pair, chip = pair_of(wmma.MMA), "sm_90a"
     other = {"a_layout": "b_layout", "b_layout": "a_layout"}
-    rules = tuple(
-        replace(r, words=other[r.words]) if getattr(r, "words", "") in other else r for r in pair.rules
-    )
+    rules = tuple(replace(r, axis=other.get(r.axis, r.axis)) for r in pair.rules)
     ours, theirs = altered(pair, rules=rules)
     monkeypatch.setattr(weft_to_nvvm, "_BY_CLASS", weft_to_nvvm._BY_CLASS | ours)
     monkeypatch.setattr(nvvm_to_weft, "_BY_NAME", nvvm_to_weft._BY_NAME | theirs)
@@ -412,7 +410,7 @@ def test_every_attribute_of_upstreams_is_read(pair):
 
 def test_a_rule_that_is_missing_is_seen_by_the_round_trip(monkeypatch):
     pair = pair_of(mma.LDMATRIX)
-    _, theirs = altered(pair, rules=tuple(r for r in pair.rules if r.axes != ("trans",)))
+    _, theirs = altered(pair, rules=tuple(r for r in pair.rules if r.axis != "trans"))
     monkeypatch.setattr(nvvm_to_weft, "_BY_NAME", nvvm_to_weft._BY_NAME | theirs)
     made = built(mma.LDMATRIX, [mma.Ldmatrix("m8n8", 4, True)], "sm_90a")
     with pytest.raises(WeftError, match="has no attribute 'layout': it has shape, eltType, num"):
