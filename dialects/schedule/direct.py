@@ -11,7 +11,7 @@ from weft.dialects.schedule.family import AnySchedule
 from weft.dialects.schedule.mma_sync import STEP_BYTES, form
 from weft.dialects.schedule.work import Kernel
 from weft.isa import mma
-from weft.isa.chips import LANES, ChipSet, describe, register_share
+from weft.isa.chips import LANES, ChipSet, register_share
 from weft.isa.conversion import FP8_ROUNDING
 from weft.isa.launch_limits import MOST_THREADS
 from weft.target import Target
@@ -53,7 +53,6 @@ class DirectSchedule(AnySchedule):
 
     @property
     def threads(self) -> int:
-        """Threads of a CTA."""
         return LANES * self.readers[0] * self.readers[1]
 
     @property
@@ -77,8 +76,7 @@ class DirectSchedule(AnySchedule):
         return self.block[2] * types.input_bits // (8 * LINE_BYTES)
 
     def stage_bytes(self, types: Types) -> int:
-        """Shared memory of a stage: there is none."""
-        return 0
+        return 0  # there are none
 
     def kernel(self, types: Types, chip: str | None = None) -> Kernel:
         """What the kernel does: all its warps multiply one K block at a time, of which each has a slice."""
@@ -88,7 +86,6 @@ class DirectSchedule(AnySchedule):
 
     @classmethod
     def chips(cls, types: Types) -> ChipSet:
-        """The chips that have the instructions of every such schedule."""
         if not (_multiplies(types) and _has_plain_sums(types)):
             return frozenset()
         row = mma.SYNC.table.get(form(types))
@@ -104,7 +101,6 @@ class DirectSchedule(AnySchedule):
         return f"{name} must be K-major ({legal}), as lanes load it, got an MN-major one"
 
     def complaint(self, types: Types, target: Target | None = None) -> str | None:
-        """Why the schedule can't be lowered, or can't run on `target`."""
         m, n, _ = self.block
         if not _multiplies(types):
             legal = "floats of 8 to 32 bits or integers of 8"
@@ -113,10 +109,10 @@ class DirectSchedule(AnySchedule):
             return f"a schedule of {self.instruction} must be without promotion, scales and groups"
         if verdict := mma.SYNC.judge(form(types), target.chip.name if target else None):
             return f"mma.sync {verdict}"
-        if types.d in FP8_TYPES and target and target.chip.name not in FP8_ROUNDING:
-            return f"D of {types.d} needs {describe(FP8_ROUNDING)}, got {target}"
-        if complaint := self.least_complaint() or self.layout_complaint(types):
-            return complaint
+        if wrong := (
+            self.output_complaint(types, target) or self.least_complaint() or self.layout_complaint(types)
+        ):
+            return wrong
         if self.threads > MOST_THREADS:
             most = MOST_THREADS // LANES
             return f"readers must be at most {most} in all, got {self.readers[0]} x {self.readers[1]}"

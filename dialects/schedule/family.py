@@ -5,11 +5,13 @@ from dataclasses import Field, dataclass, fields
 from functools import cache
 from typing import Any, ClassVar, TypeVar
 
-from weft.dialects.product_types import GROUP_ROWS, Types
+from weft.dialects.element_types import FP8_TYPES
+from weft.dialects.product_types import GROUP_ROWS, PROMOTED, Types
 from weft.dialects.schedule.attribute import Written
 from weft.dialects.schedule.work import Kernel, Kind, kind_of
 from weft.errors import WeftError
-from weft.isa.chips import MOST_SHARED_BYTES, ChipSet
+from weft.isa.chips import MOST_SHARED_BYTES, ChipSet, describe
+from weft.isa.conversion import FP8_ROUNDING
 from weft.isa.wgmma import descriptors
 from weft.target import Target
 
@@ -209,6 +211,19 @@ class AnySchedule(Written):
         if self.group > _MOST_GROUP:
             return f"group must be at most {_MOST_GROUP}, got {self.group}"
         return None
+
+    def promoted_complaint(self, types: Types) -> str | None:
+        """Why sums can't be promoted: each scale is for as many elements along K."""
+        k = self.block[2]
+        wrong = types.promoted and k != PROMOTED
+        return f"block K must be {PROMOTED}, after which sums are promoted, got {k}" if wrong else None
+
+    @staticmethod
+    def output_complaint(types: Types, target: Target | None) -> str | None:
+        """Why the target can't round to the elements of D."""
+        if types.d not in FP8_TYPES or target is None or target.chip.name in FP8_ROUNDING:
+            return None
+        return f"D of {types.d} needs {describe(FP8_ROUNDING)}, got {target}"
 
     def k_complaint(self, types: Types) -> str | None:
         """Why a K block can't be stored in rows as wide as a swizzle."""

@@ -9,7 +9,7 @@ from weft.dialects.schedule.family import SWIZZLES, AnySchedule
 from weft.dialects.schedule.work import Kernel
 from weft.dialects.tile_limits import MOST_REGISTERS
 from weft.isa import async_copy, mma
-from weft.isa.chips import LANES, ChipSet, describe
+from weft.isa.chips import LANES, ChipSet
 from weft.isa.conversion import FP8_ROUNDING
 from weft.isa.launch_limits import MOST_THREADS
 from weft.target import Target
@@ -75,7 +75,6 @@ class Schedule(AnySchedule):
 
     @property
     def threads(self) -> int:
-        """Threads of a CTA."""
         return LANES * self.warps[0] * self.warps[1]
 
     @property
@@ -84,7 +83,6 @@ class Schedule(AnySchedule):
         return self.block[0] // self.warps[0], self.block[1] // self.warps[1]
 
     def shared_bytes(self, types: Types) -> int:
-        """Shared memory of all stages."""
         return self.stages * self.stage_bytes(types)
 
     def kernel(self, types: Types, chip: str | None = None) -> Kernel:
@@ -93,7 +91,6 @@ class Schedule(AnySchedule):
 
     @classmethod
     def chips(cls, types: Types) -> ChipSet:
-        """The chips that have the instructions of every such schedule."""
         # With groups along K, a K block must be within one.
         shallow = types.k_groups and GROUP_ROWS * types.input_bits < 8 * min(_K_BYTES)
         if types.scale or not _takes(types) or shallow:
@@ -103,7 +100,6 @@ class Schedule(AnySchedule):
         return chips & FP8_ROUNDING if types.d in FP8_TYPES else chips
 
     def complaint(self, types: Types, target: Target | None = None) -> str | None:
-        """Why the schedule can't be lowered, or can't run on `target`."""
         m, n, k = self.block
         if not _takes(types):
             legal = "floats of 8 to 64 bits or integers of 1, 4 or 8"
@@ -111,8 +107,8 @@ class Schedule(AnySchedule):
         chip = target.chip.name if target else None
         if verdict := mma.SYNC.judge(form(types, chip), chip):
             return f"mma.sync {verdict}"
-        if types.d in FP8_TYPES and target and target.chip.name not in FP8_ROUNDING:
-            return f"D of {types.d} needs {describe(FP8_ROUNDING)}, got {target}"
+        if complaint := self.output_complaint(types, target):
+            return complaint
         if types.scale:
             return f"scales of {types.scale} need a schedule of mma.sync with TMA, got one of mma.sync"
         if complaint := self.least_complaint() or self.count_complaint():
@@ -131,9 +127,7 @@ class Schedule(AnySchedule):
                 f"a warp must hold at most {MOST_REGISTERS * LANES} sums, {MOST_REGISTERS} for each lane, "
                 f"got {rows} x {columns}"
             )
-        if types.promoted and (complaint := self._promotion_complaint(types)):
-            return complaint
-        if complaint := self.group_complaint(types):
+        if complaint := self._promotion_complaint(types) or self.group_complaint(types):
             return complaint
         if k * types.input_bits not in [8 * bytes_ for bytes_ in _K_BYTES]:
             legal = " or ".join(str(8 * bytes_ // types.input_bits) for bytes_ in _K_BYTES)
@@ -149,8 +143,10 @@ class Schedule(AnySchedule):
 
     def _promotion_complaint(self, types: Types) -> str | None:
         """Why sums can't be promoted, or scaled."""
-        if (k := self.block[2]) != PROMOTED:
-            return f"block K must be {PROMOTED}, after which sums are promoted, got {k}"
+        if not types.promoted:
+            return None
+        if wrong := self.promoted_complaint(types):
+            return wrong
         rows, columns = self.warp_tile
         if rows * columns > _MOST_PROMOTED * LANES:
             most = _MOST_PROMOTED * LANES

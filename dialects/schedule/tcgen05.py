@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from weft.dialects.element_types import PTX_INPUTS
-from weft.dialects.product_types import BYTES, PROMOTED, Types, ceil_div
+from weft.dialects.product_types import BYTES, Types, ceil_div
 from weft.dialects.schedule import tcgen05_scales
 from weft.dialects.schedule.family import SWIZZLES, AnySchedule, Workspace
 from weft.dialects.schedule.tcgen05_scales import ScaleTiles
@@ -15,10 +15,11 @@ from weft.dialects.tile_limits import COUNTER_STRIDE, MOST_PARTIES, STAGE_BARRIE
 from weft.isa import tensor_map
 from weft.isa.chips import WARPGROUP, WARPS, ChipSet, register_share
 from weft.isa.cluster_features import ANSWER_BYTES
+from weft.isa.family import Verdict
 from weft.isa.launch_limits import PORTABLE_CLUSTER
 from weft.isa.tcgen05 import control, descriptors
 from weft.isa.tcgen05.mma_forms import Mma
-from weft.isa.tcgen05.mma_rows import MMA
+from weft.isa.tcgen05.mma_rows import MMA, MMA_BLOCK_SCALE
 from weft.isa.tcgen05.tensor_layouts import LANES, ROWS
 from weft.isa.tensor_map import BOX_ALIGNMENT
 from weft.isa.wgmma.descriptors import GROUP, WIDEST
@@ -144,7 +145,6 @@ class TensorMemorySchedule(AnySchedule):
 
     @property
     def tile_ctas(self) -> int:
-        """CTAs that compute a tile together."""
         return self.cta_group * self.global_splits
 
     @property
@@ -192,20 +192,21 @@ class TensorMemorySchedule(AnySchedule):
         plain = (kind for kind in descriptors.KINDS.values() if kind.scales is None)
         return next((kind.name for kind in plain if elements <= set(kind.elements)), None)
 
-    def form(self, types: Types) -> Mma:
-        """The instruction that multiplies."""
-        return Mma(self.kind(types) or "", self.cta_group)
-
-    def descriptor(self, types: Types) -> descriptors.InstructionDescriptor:
-        """The instruction."""
+    def _verdict(self, types: Types, chip: str | None) -> Verdict | None:
+        """Why there is no such instruction."""
         a, b = self.swapped(PTX_INPUTS[types.a], PTX_INPUTS[types.b])
-        transpose_a, transpose_b = self.swapped(*types.transposed)
-        return descriptors.InstructionDescriptor(
-            self.kind(types) or "",
-            *(self.mma_m, self.block[1], a, b, types.ptx_sums, self.cta_group),
-            transpose_a=transpose_a,
-            transpose_b=transpose_b,
-        )
+        shape, group = (self.mma_m, self.block[1]), self.cta_group
+        mn_major = self.swapped(*types.transposed)
+        if (scaling := types.block_scaling) is not None:
+            form = tcgen05_scales.form(scaling, group)
+            fields = scaling.kind, *shape, a, b, scaling.scale, group, form.scale_vec
+            scaled = descriptors.BlockScaledDescriptor(
+                *fields, transpose_a=mn_major[0], transpose_b=mn_major[1]
+            )
+            return MMA_BLOCK_SCALE.judge(form, chip) or scaled.complaint(chip)
+        own = self.kind(types) or "", *shape, a, b, types.ptx_sums, group
+        plain = descriptors.InstructionDescriptor(*own, transpose_a=mn_major[0], transpose_b=mn_major[1])
+        return MMA.judge(Mma(self.kind(types) or "", group), chip) or plain.complaint(chip)
 
     def stage_bytes(self, types: Types) -> int:
         """Shared memory of one stage in each CTA."""
@@ -303,12 +304,13 @@ class TensorMemorySchedule(AnySchedule):
 
     @classmethod
     def chips(cls, types: Types) -> ChipSet:
-        """The chips that have the instructions of every such schedule."""
-        if types.scale:
-            return tcgen05_scales.chips(types)
-        if (kind := cls.kind(types)) is None or types.d not in BYTES:
+        scaling, kind = types.block_scaling, cls.kind(types)
+        if types.d not in BYTES or (kind is None and scaling is None):
             return frozenset()
-        rows = [MMA.table.get(Mma(kind, cta_group)) for cta_group in (1, 2)]
+        if scaling:
+            rows = [MMA_BLOCK_SCALE.table.get(tcgen05_scales.form(scaling, group)) for group in (1, 2)]
+        else:
+            rows = [MMA.table.get(Mma(kind or "", group)) for group in (1, 2)]
         return frozenset.intersection(*(row.chips if row else frozenset() for row in rows))
 
     @classmethod
@@ -317,7 +319,6 @@ class TensorMemorySchedule(AnySchedule):
         return tcgen05_scales.layout_complaint(types)
 
     def complaint(self, types: Types, target: Target | None = None) -> str | None:
-        """Why the schedule can't be lowered, or can't run on `target`."""
         return (
             self.least_complaint()
             or self.count_complaint()
@@ -352,17 +353,10 @@ class TensorMemorySchedule(AnySchedule):
 
     def _instruction_complaint(self, types: Types, target: Target | None) -> str | None:
         """Why there is no such instruction."""
-        chip = target.chip.name if target else None
-        scaling, shape = types.block_scaling, (self.mma_m, self.block[1])
-        if scaling is not None:
-            verdict = tcgen05_scales.verdict(scaling, types, *shape, self.cta_group, self.swap, chip)
-        elif self.kind(types) is None:
+        if types.block_scaling is None and self.kind(types) is None:
             return f"A and B must be of types of one kind of tcgen05.mma, got {types.a} and {types.b}"
-        else:
-            verdict = MMA.judge(self.form(types), chip) or self.descriptor(types).complaint(chip)
-        if verdict is None:
-            return None
-        return f"schedule must have a legal instruction: tcgen05.mma {verdict}"
+        verdict = self._verdict(types, target.chip.name if target else None)
+        return None if verdict is None else f"schedule must have a legal instruction: tcgen05.mma {verdict}"
 
     def _tensor_memory_complaint(self, types: Types) -> str | None:
         """Why tensor memory can't hold the accumulators."""
@@ -392,8 +386,8 @@ class TensorMemorySchedule(AnySchedule):
         """Why sums can't be promoted, or scaled."""
         if not types.promoted:
             return None
-        if (k := self.block[2]) != PROMOTED:
-            return f"block K must be {PROMOTED}, after which sums are promoted, got {k}"
+        if wrong := self.promoted_complaint(types):
+            return wrong
         sums, most, beside = 4 * self.vectors, MOST_SUMS[self.epilogues], ""
         # With scales of columns of a tile, each sum has a factor of its own.
         if types.scale_columns or (types.scaled and self.swap):

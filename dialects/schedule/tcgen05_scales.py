@@ -4,15 +4,11 @@ memory and their columns of tensor memory.
 
 from dataclasses import dataclass
 
-from weft.dialects.element_types import PTX_INPUTS
-from weft.dialects.product_types import BITS, BYTES, Types, ceil_div
+from weft.dialects.product_types import BITS, Types, ceil_div
 from weft.isa import block_scales, tensor_map
 from weft.isa.block_scales import BlockScaling
-from weft.isa.chips import ChipSet
-from weft.isa.family import Verdict
 from weft.isa.tcgen05.descriptors import KINDS, LONG_K, BlockScaledDescriptor, steps
 from weft.isa.tcgen05.mma_forms import MmaBlockScale
-from weft.isa.tcgen05.mma_rows import MMA_BLOCK_SCALE
 from weft.isa.tcgen05.tensor_layouts import SCALE_COLUMNS
 from weft.isa.tensor_map import EXPANDED_ROW
 
@@ -69,31 +65,6 @@ class ScaleTiles:
 def form(scaling: BlockScaling, cta_group: int) -> MmaBlockScale:
     """The instruction that multiplies elements with such scales, as every chip spells it."""
     return MmaBlockScale(scaling.kind, cta_group, f"block{scaling.group}")
-
-
-def chips(types: Types) -> ChipSet:
-    """The chips that multiply elements with block scales, alone and in pairs."""
-    if (scaling := types.block_scaling) is None or types.d not in BYTES:
-        return frozenset()
-    rows = [MMA_BLOCK_SCALE.table.get(form(scaling, cta_group)) for cta_group in (1, 2)]
-    return frozenset.intersection(*(row.chips if row else frozenset() for row in rows))
-
-
-def verdict(
-    scaling: BlockScaling, types: Types, m: int, n: int, cta_group: int, swap: bool, chip: str | None
-) -> Verdict | None:
-    """Why there is no such instruction of this shape."""
-    a, b = PTX_INPUTS[types.a], PTX_INPUTS[types.b]
-    mn_major = types.transposed
-    if swap:
-        a, b, mn_major = b, a, mn_major[::-1]
-    instruction = form(scaling, cta_group)
-    descriptor = BlockScaledDescriptor(
-        *(scaling.kind, m, n, a, b, scaling.scale, cta_group, instruction.scale_vec),
-        transpose_a=mn_major[0],
-        transpose_b=mn_major[1],
-    )
-    return MMA_BLOCK_SCALE.judge(instruction, chip) or descriptor.complaint(chip)
 
 
 def column_unit(types: Types) -> int:

@@ -106,7 +106,6 @@ class TmaMmaSchedule(AnySchedule):
 
     @property
     def resident_ctas(self) -> int:
-        """The limit of CTAs on a multiprocessor."""
         return 1
 
     def row_alignment(self, types: Types, operand: str, element_bytes: int) -> int:
@@ -137,7 +136,6 @@ class TmaMmaSchedule(AnySchedule):
         return sum(down * deep for down, deep in tiles) * block_scales.TILE_BYTES
 
     def stage_bytes(self, types: Types) -> int:
-        """Shared memory of one stage."""
         return super().stage_bytes(types) + self._scale_bytes(types)
 
     def copied_bytes(self, types: Types) -> int:
@@ -189,7 +187,6 @@ class TmaMmaSchedule(AnySchedule):
         return None
 
     def complaint(self, types: Types, target: Target | None = None) -> str | None:
-        """Why the schedule can't be lowered, or can't run on `target`."""
         return (
             self.least_complaint()
             or self._types_complaint(types, target)
@@ -257,10 +254,8 @@ class TmaMmaSchedule(AnySchedule):
 
     def _promotion_complaint(self, types: Types) -> str | None:
         """Why sums can't be promoted, or scaled."""
-        if not types.promoted:
-            return None
-        if (k := self.block[2]) != PROMOTED:
-            return f"block K must be {PROMOTED}, after which sums are promoted, got {k}"
+        if wrong := self.promoted_complaint(types):
+            return wrong
         columns = self.warp_tile[1]
         if types.scaled and not types.scale_columns and PROMOTED % columns:
             return f"columns of a warp must divide {PROMOTED}, which share a scale, got {columns}"

@@ -168,12 +168,10 @@ class WarpgroupSchedule(AnySchedule):
 
     @property
     def tile_ctas(self) -> int:
-        """CTAs that compute a tile together, at most."""
         return MOST_RUNS if self.stream_k else self.splits * self.global_splits
 
     @property
     def resident_ctas(self) -> int:
-        """The limit of CTAs on a multiprocessor (0: none)."""
         return 0 if self.splits > 1 else 1
 
     def kernel(self, types: Types, chip: str | None = None) -> Kernel:
@@ -316,7 +314,6 @@ class WarpgroupSchedule(AnySchedule):
 
     @classmethod
     def chips(cls, types: Types) -> ChipSet:
-        """The chips that have the instructions of every such schedule."""
         if not {types.a, types.b} <= set(PTX_INPUTS) or types.d not in BYTES or types.scale:
             return frozenset()
         row = wgmma.MMA_ASYNC.table.get(cls((64, 64, 64), 1, 2).form(types))
@@ -331,7 +328,6 @@ class WarpgroupSchedule(AnySchedule):
         return f"{name} must be K-major ({legal}), as wgmma reads {types.a}, got an MN-major one"
 
     def complaint(self, types: Types, target: Target | None = None) -> str | None:
-        """Why the schedule can't be lowered, or can't run on `target`."""
         return (
             self.least_complaint(but="" if self.loaders else "loaders")  # which may be 0
             or self._loader_complaint(types)
@@ -451,8 +447,8 @@ class WarpgroupSchedule(AnySchedule):
 
     def _scale_complaint(self, types: Types) -> str | None:
         """Why sums can't be promoted, or scaled."""
-        if types.promoted and (k := self.block[2]) != PROMOTED:
-            return f"block K must be {PROMOTED}, after which sums are promoted, got {k}"
+        if wrong := self.promoted_complaint(types):
+            return wrong
         for name, extent in zip(("rows", "columns"), self._scales(types), strict=False):
             if extent > (most := tensor_map.MOST_BOX):
                 return (

@@ -10,7 +10,7 @@ from weft.dialects.product_types import BYTES, Types
 from weft.dialects.schedule.family import AnySchedule
 from weft.dialects.tile_limits import MOST_REGISTERS
 from weft.isa import async_copy, wmma
-from weft.isa.chips import LANES, ChipSet, describe
+from weft.isa.chips import LANES, ChipSet
 from weft.isa.conversion import FP8_ROUNDING
 from weft.isa.launch_limits import MOST_THREADS
 from weft.target import Target
@@ -59,7 +59,6 @@ class WmmaSchedule(AnySchedule):
 
     @property
     def threads(self) -> int:
-        """Threads of a CTA."""
         return LANES * self.warp_grid[0] * self.warp_grid[1]
 
     @property
@@ -80,7 +79,6 @@ class WmmaSchedule(AnySchedule):
 
     @classmethod
     def chips(cls, types: Types) -> ChipSet:
-        """The chips that have the instructions of every such schedule."""
         if types.promoted or types.scale or not _takes(types):
             return frozenset()
         row = wmma.MMA.table.get(form(types))
@@ -88,21 +86,19 @@ class WmmaSchedule(AnySchedule):
         return chips & FP8_ROUNDING if types.d in FP8_TYPES else chips
 
     def complaint(self, types: Types, target: Target | None = None) -> str | None:
-        """Why the schedule can't be lowered, or can't run on `target`."""
         if not _takes(types):
             return f"wmma.mma must multiply elements of 8 to 32 bits, got {types.a} and {types.b}"
         chip = target.chip.name if target else None
         if verdict := wmma.MMA.judge(form(types), chip):
             return f"wmma.mma {verdict}"
-        if types.d in FP8_TYPES and chip and chip not in FP8_ROUNDING:
-            return f"D of {types.d} needs {describe(FP8_ROUNDING)}, got {target}"
+        if wrong := self.output_complaint(types, target):
+            return wrong
         if types.promoted or types.scale:
             what = f"scales of {types.scale}" if types.scale else "promoted sums"
             return f"{what} need a schedule of mma.sync or wgmma, got one of wmma.mma"
-        if complaint := self.least_complaint() or self.count_complaint() or self._tile_complaint():
-            return complaint
-        if complaint := self.group_complaint(types):
-            return complaint
+        wrong = self.least_complaint() or self.count_complaint() or self._tile_complaint()
+        if wrong := wrong or self.group_complaint(types):
+            return wrong
         k = self.block[2]
         if k * types.input_bytes not in _K_BYTES:
             legal = " or ".join(str(bytes_ // types.input_bytes) for bytes_ in _K_BYTES)
