@@ -210,7 +210,7 @@ def test_random_operations(options, monkeypatch):
     for seed in range(10):
         ptx, out = module(kernel(seed), "sm_90a"), np.zeros(COUNT, np.uint64)
         names |= same(ptx, [out], monkeypatch, grid=GRID, block=BLOCK, **options)
-    assert names == {"look", "arrive"} | ({"observe"} if options.get("sanitize", True) else set())
+    assert names == {"arrive"} | ({"observe"} if options.get("sanitize", True) else set())
 
 
 @pytest.mark.each_value(1)

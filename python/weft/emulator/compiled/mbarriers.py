@@ -18,8 +18,8 @@ from weft.emulator import native
 from weft.emulator.compiled import plain_code
 from weft.emulator.compiled.plain_code import Value, bit_count, set_bits
 from weft.emulator.memory.mbarrier import PENDING_SHIFT, is_initialized, pending_of, settled, tx_of
-from weft.emulator.memory.segments import RANK_SHIFT, WINDOWS, Addresses, Threads
-from weft.emulator.reading.syntax import Array, Bools
+from weft.emulator.memory.segments import Addresses, Threads
+from weft.emulator.reading.syntax import Array
 from weft.emulator.records import Record
 from weft.emulator.running.wave import Wave
 from weft.emulator.sanitizer.checker import Sanitizer
@@ -30,8 +30,6 @@ from weft.isa.mbarriers import BYTES, MOST_ARRIVALS, MOST_TRANSACTION_BYTES
 class Field(Record):
     """Numbers and addresses, 8 bytes each."""
 
-    RESULT = ""
-    """The active lanes whose phase is complete."""
     PHASES = ""
     """The number of phases that an arrival has completed."""
     CHANGES = ""
@@ -42,24 +40,18 @@ class Field(Record):
     """The warps that execute the instruction."""
     ROWS = "i8"
     MASKS = "u4"
-    ADDRESSES = "i8"
-    WINDOW = ""
-    """The first generic address of shared memory, or 0 for addresses in it."""
+    OFFSETS = "i8"
+    """Those of each lane's mbarrier in the wave's shared memory."""
     LINE = ""
     ASKED = "u4"
-    """The parity that a wait names, the number of arrivals of each lane, or the CTAs of a commit."""
+    """The number of arrivals of each lane, or the CTAs of a commit."""
     SIZES = "u4"
     """The bytes that each lane expects."""
-    READY = "u1"
-    """The result of waits: whether each lane's phase is complete."""
     STATES = "i8"
     """The result of arrivals: the state before each lane's."""
     SHARED = "i8"
-    SHARED_SIZE = ""
     STRIDE = ""
     CLUSTER = ""
-    BASES = "i8"
-    """The first byte of the cluster of each warp of the wave."""
     OWN = "i8"
     """The first byte of the CTA of each warp."""
     PLACES = "i4"
@@ -113,23 +105,8 @@ _LATEST = (1 << 31) - 1
 @cache
 def library() -> native.Library:
     """The functions, which get the address of a state."""
-    functions = {each.__name__: each for each in (look, observe, arrive, commit)}
+    functions = {each.__name__: each for each in (observe, arrive, commit)}
     return native.Library("mbarriers", lambda: plain_code.text(functions, Field), list(functions))
-
-
-def look(s: Value) -> int:
-    """Whether the phases that a wait names are complete. Changes nothing but the results."""
-    total = 0
-    for index in range(s.COUNT):
-        if not _find(s, index):
-            return 0
-        phase = s.SHARED[s.WORDS[index]] >> 63 & 1
-        for lane in set_bits(s.MASKS[index]):
-            done = phase != s.ASKED[_LANES * index + lane] & 1
-            s.READY[_LANES * index + lane] = done
-            total += done
-    s.RESULT = total
-    return 1
 
 
 def observe(s: Value) -> int:
@@ -214,24 +191,14 @@ def _first_lane(mask: int) -> int:
     return 0
 
 
-def _inside(s: Value, index: int) -> int:
-    """The shared address of a warp's mbarrier, of its first lane."""
-    return s.ADDRESSES[_LANES * index + _first_lane(s.MASKS[index])] - s.WINDOW
-
-
 def _find(s: Value, index: int) -> bool:
     """Finds the mbarrier of a warp, which must be alive, and the same for all of its lanes."""
-    inside = _inside(s, index)
+    place = s.OFFSETS[_LANES * index + _first_lane(s.MASKS[index])]
     for lane in set_bits(s.MASKS[index]):
-        if s.ADDRESSES[_LANES * index + lane] - s.WINDOW != inside:
+        if s.OFFSETS[_LANES * index + lane] != place:
             return False
-    rank, offset = inside >> RANK_SHIFT, inside & (1 << RANK_SHIFT) - 1
-    if not 0 <= inside < 1 << 32 or rank >= s.CLUSTER or offset + BYTES > s.SHARED_SIZE or offset % BYTES:
-        return False
-    place = s.BASES[s.ROWS[index]] + offset + rank * s.STRIDE
-    number = _number_at(s, place)
-    s.NUMBERS[index], s.WORDS[index] = number, place // BYTES
-    return number >= 0
+    s.NUMBERS[index], s.WORDS[index] = _number_at(s, place), place // BYTES
+    return s.NUMBERS[index] >= 0
 
 
 def _number_at(s: Value, place: int) -> int:
@@ -288,8 +255,9 @@ def _find_targets(s: Value, index: int) -> int:
     """
     if not _find(s, index):
         return -1
-    inside = _inside(s, index)
-    named = 1 << (inside >> RANK_SHIFT)
+    place = s.WORDS[index] * BYTES
+    rank = place // s.STRIDE % s.CLUSTER
+    named = 1 << rank
     if s.MULTICASTS:
         named = s.ASKED[_LANES * index + _first_lane(s.MASKS[index])]
         for lane in set_bits(s.MASKS[index]):
@@ -297,14 +265,14 @@ def _find_targets(s: Value, index: int) -> int:
                 return -1
         if named >> s.CLUSTER:
             return -1
-    first = s.BASES[s.ROWS[index]] + (inside & (1 << RANK_SHIFT) - 1)
+    first = place - rank * s.STRIDE
     s.LEADERS[index], s.TOTALS[index] = named, first
-    for rank in set_bits(named):
-        number = _number_at(s, first + rank * s.STRIDE)
+    for each in set_bits(named):
+        number = _number_at(s, first + each * s.STRIDE)
         if number < 0:
             return -1
         s.TALLY[number] = 0
-    return first + (inside >> RANK_SHIFT) * s.STRIDE
+    return place
 
 
 def _may_commit(s: Value, row: int, place: int) -> bool:
@@ -426,6 +394,7 @@ _WORTH = 200
 _UNITS = ("cp.async", "tcgen05")
 """The units whose operations a commit ends."""
 _asked = [0]
+_NONE: Array = np.zeros(0)
 _WAVE = slice(Field.SHARED, Field.COMPLETED)
 _CLOCKS = slice(Field.WATCHED, None)
 
@@ -455,35 +424,23 @@ class MbarrierCalls:
         self._arrays: tuple[Array, ...] = ()
         self._before: npt.NDArray[np.int32] = np.zeros(0, np.int32)
         memory = wave.memory
-        self._bases = np.ascontiguousarray(memory.shared_base)
         self._own = (wave.cta_of_row * memory.shared_stride).astype(np.int64)
         self._units: npt.NDArray[np.int64] = np.zeros((len(_UNITS), 0), np.int64)
         self._units_of: tuple[object, ...] = ()
         self._state[_WAVE] = (
-            *(memory.shared.data.ctypes.data, memory.shared_size, memory.shared_stride, memory.cluster),
-            *(self._bases.ctypes.data, self._own.ctypes.data, wave.mbarriers.places.ctypes.data),
+            *(memory.shared.data.ctypes.data, memory.shared_stride, memory.cluster),
+            *(self._own.ctypes.data, wave.mbarriers.places.ctypes.data),
             *(row.ctypes.data for row in self._scratch),
         )
 
-    def look(
-        self, lanes: Threads, space: str, addresses: Addresses, asked: Array, *, by_parity: bool
-    ) -> tuple[Bools, int] | None:
-        if not self._begin(lanes):
-            return None
-        done: Bools = np.zeros((lanes.warps, 32), np.bool_)
-        parities = asked if by_parity else (asked >> np.uint64(63)).astype(np.uint32)
-        if not self._run("look", space, addresses, 0, parities, parities, done):
-            return None
-        return done, int(self._state[Field.RESULT])
-
-    def observe(self, lanes: Threads, space: str, addresses: Addresses, line: int) -> bool:
+    def observe(self, lanes: Threads, offsets: Addresses, line: int) -> bool:
         sanitizer = self._sanitizer
         if sanitizer is None or sanitizer.tracks_waits(line) or not self._begin(lanes):
             return False
-        return self._run("observe", space, addresses, line, addresses, addresses, addresses)
+        return self._run("observe", offsets, line)
 
     def arrive(
-        self, lanes: Threads, space: str, addresses: Addresses, counts: Array, sizes: Array, line: int
+        self, lanes: Threads, offsets: Addresses, counts: Array, sizes: Array, line: int
     ) -> Array | None:
         if not self._begin(lanes):
             return None
@@ -491,21 +448,18 @@ class MbarrierCalls:
         if sanitizer is not None and not sanitizer.lanes.nothing_since(self._rows):
             return None
         states = np.zeros((lanes.warps, 32), np.uint64)
-        if not self._run("arrive", space, addresses, line, counts, sizes, states):
+        if not self._run("arrive", offsets, line, counts, sizes, states):
             return None
         self._continue()
         return states
 
-    def commit(
-        self, lanes: Threads, space: str, addresses: Addresses, masks: Array | None, line: int
-    ) -> bool:
+    def commit(self, lanes: Threads, offsets: Addresses, masks: Array | None, line: int) -> bool:
         if not self._begin(lanes, whole=False):
             return False
         if self._sanitizer is not None:
             self._take_units(self._sanitizer)
         self._state[Field.MULTICASTS] = masks is not None
-        asked = addresses if masks is None else masks.astype(np.uint32)
-        if not self._run("commit", space, addresses, line, asked, addresses, addresses):
+        if not self._run("commit", offsets, line, _NONE if masks is None else masks.astype(np.uint32)):
             return False
         self._continue()
         return True
@@ -559,14 +513,17 @@ class MbarrierCalls:
         return self._whole or not whole
 
     def _run(
-        self, name: str, space: str, addresses: Addresses, line: int, asked: Array, sizes: Array, given: Array
+        self,
+        name: str,
+        offsets: Addresses,
+        line: int,
+        asked: Array = _NONE,
+        sizes: Array = _NONE,
+        states: Array = _NONE,
     ) -> bool:
-        operands = [np.ascontiguousarray(each) for each in (addresses, asked, sizes)]
+        operands = [np.ascontiguousarray(each) for each in (offsets, asked, sizes)]
         at, wanted, expected = (each.ctypes.data for each in operands)
-        window = WINDOWS["shared"] if space == "generic" else 0
-        self._state[Field.ADDRESSES : Field.SHARED] = (
-            *(at, window, line, wanted, expected, given.ctypes.data, given.ctypes.data),
-        )
+        self._state[Field.OFFSETS : Field.SHARED] = at, line, wanted, expected, states.ctypes.data
         return bool(_function(name)(self._pointer))
 
     def _refresh(self, sanitizer: Sanitizer) -> None:

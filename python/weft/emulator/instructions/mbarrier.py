@@ -1,7 +1,6 @@
 """`mbarrier.*`: barriers in shared memory that count arrivals and bytes."""
 
 from collections.abc import Iterator
-from functools import cached_property
 
 import numpy as np
 
@@ -54,11 +53,9 @@ class BarrierOperand:
             op.fail(f"isn't defined in {self.address.space} space", op.operand(index).location)
 
     def offsets(self, lanes: Lanes) -> Addresses:
-        return self.offsets_of(lanes, self.address(lanes))
-
-    def offsets_of(self, lanes: Lanes, addresses: Addresses) -> Addresses:
-        """The offsets of addresses in the wave's shared memory."""
-        return lanes.wave.memory.shared_offsets(lanes, self.address.space, addresses, BYTES, self.line)
+        """The offsets in the wave's shared memory."""
+        memory, address = lanes.wave.memory, self.address
+        return memory.shared_offsets(lanes, address.space, address(lanes), BYTES, self.line)
 
     def targets(self, lanes: Lanes) -> Iterator[Target]:
         return targets(lanes, self.offsets(lanes))
@@ -133,18 +130,13 @@ def arrive(op: Op) -> Step:
     plain = how == Arrival()
 
     def run(lanes: Lanes) -> None:
-        counts, sizes = lanes.read(count), lanes.read(tx)
-        calls, address = lanes.wave.mbarriers.calls, barrier.address
-        given = None
-        if calls is not None and plain:
-            given = calls.arrive(lanes, address.space, address(lanes), counts, sizes, line)
-        if given is not None:
-            if result:
-                lanes.write(result, given)
-            return
-        states = np.zeros((lanes.warps, 32), np.uint64)
-        for target in barrier.targets(lanes):
-            _arrive(lanes, target, counts, sizes, states, how, line)
+        counts, sizes, offsets = lanes.read(count), lanes.read(tx), barrier.offsets(lanes)
+        calls = lanes.wave.mbarriers.calls if plain else None
+        states = calls.arrive(lanes, offsets, counts, sizes, line) if calls is not None else None
+        if states is None:
+            states = np.zeros((lanes.warps, 32), np.uint64)
+            for target in targets(lanes, offsets):
+                _arrive(lanes, target, counts, sizes, states, how, line)
         if result:
             lanes.write(result, states)
 
@@ -206,80 +198,57 @@ def wait(op: Op) -> End:
     tries = op.prefix == "mbarrier.try_wait"
     patience = WAIT_TICKS if tries else TEST_TICKS
 
+    def observe(lanes: Lanes, offsets: Addresses, done: Bools) -> None:
+        """The lanes that are `done` have seen that their phase is complete."""
+        watch, calls = lanes.wave.watch, lanes.wave.mbarriers.calls
+        if watch is None or not done.any():
+            return
+        seen = lanes if np.count_nonzero(done) == lanes.active else lanes.narrowed(done)
+        if event == "observe" and calls is not None and calls.observe(seen, offsets, line):
+            return
+        for cta, offset, mask in targets(seen, offsets):
+            watch.mbarrier(event, cta, offset, seen.narrowed(mask).threads(), line)
+
     def run(scheduler: Scheduler, group: Group) -> int:
-        lanes = group.lanes
-        waits = Waits(lanes, barrier, lanes.read(wanted), by_parity=by_parity)
-        done, count = waits.done, waits.count
-        if count and tries and lanes.wave.may_fail(line) and lanes.wave.fails(line, waits.phases()):
+        lanes, wave = group.lanes, group.lanes.wave
+        offsets, asked = barrier.offsets(lanes), lanes.read(wanted)
+        done = _completed(lanes, offsets, asked & np.uint32(1) if by_parity else asked >> np.uint64(63), line)
+        count = int(np.count_nonzero(done))
+        if count and tries and wave.may_fail(line) and wave.fails(line, _phases(lanes, offsets, done)):
             lanes.write(result, np.zeros_like(done))
             return after
         if count == lanes.active or group.gave_up:
             group.gave_up = False
             lanes.write(result, done)
-            waits.observe(event)
+            observe(lanes, offsets, done)
             return after
         waiting = lanes.enabled() & ~done
-        offsets = waits.offsets
         if count:
             lanes.narrowed(done).write(result, done)
-            waits.observe(event)
+            observe(lanes, offsets, done)
             scheduler.part(group, waiting, after)
             offsets = offsets[waiting.any(axis=1)]
             waiting = group.lanes.enabled()
-        stride = scheduler.wave.memory.shared_stride
+        stride = wave.memory.shared_stride
         awaits = tuple(divmod(int(offset), stride) for offset in np.unique(offsets[waiting]))
         return scheduler.stall(group, awaits, patience)
 
     return End(run, (after,))
 
 
-class Waits:
-    """The waits of lanes for an mbarrier: whether the phase of each is `done`, and the `count` of those."""
+def _completed(lanes: Lanes, offsets: Addresses, parity: Array, line: int) -> Bools:
+    """The active lanes whose phase is complete: the mbarrier is in another phase."""
+    mbarriers, memory, enabled = lanes.wave.mbarriers, lanes.wave.memory, lanes.enabled()
+    words = memory.shared.view(BYTES)[(offsets >> np.uint64(3)).view(np.intp)]
+    if ((words >> np.uint64(61) & np.uint64(3)) != 1)[enabled].any():
+        for offset in np.unique(offsets[enabled]):
+            mbarriers.state(*divmod(int(offset), memory.shared_stride), line)
+    done: Bools = ((words >> np.uint64(63)) != parity) & enabled
+    return done
 
-    def __init__(self, lanes: Lanes, barrier: BarrierOperand, asked: Array, *, by_parity: bool) -> None:
-        self._lanes, self._barrier = lanes, barrier
-        self._calls = lanes.wave.mbarriers.calls
-        self._addresses = barrier.address(lanes)
-        seen = None
-        if self._calls is not None:
-            seen = self._calls.look(lanes, barrier.address.space, self._addresses, asked, by_parity=by_parity)
-        if seen is None:
-            self.done = self._completed(asked & np.uint32(1) if by_parity else asked >> np.uint64(63))
-            self.count = int(np.count_nonzero(self.done))
-        else:
-            self.done, self.count = seen
 
-    @cached_property
-    def offsets(self) -> Addresses:
-        return self._barrier.offsets_of(self._lanes, self._addresses)
-
-    def _completed(self, parity: Array) -> Bools:
-        """The active lanes whose phase is complete: the mbarrier is in another phase."""
-        lanes, offsets = self._lanes, self.offsets
-        mbarriers, stride = lanes.wave.mbarriers, lanes.wave.memory.shared_stride
-        words = lanes.wave.memory.shared.view(BYTES)[(offsets >> np.uint64(3)).view(np.intp)]
-        enabled = lanes.enabled()
-        if ((words >> np.uint64(61) & np.uint64(3)) != 1)[enabled].any():
-            for offset in np.unique(offsets[enabled]):
-                mbarriers.state(*divmod(int(offset), stride), self._barrier.line)
-        done: Bools = ((words >> np.uint64(63)) != parity) & enabled
-        return done
-
-    def phases(self) -> Iterator[tuple[Key, int]]:
-        """The warps whose wait succeeds, each with its mbarrier (that of its first lane)."""
-        rows, stride = self._lanes.row_numbers().tolist(), self._lanes.wave.memory.shared_stride
-        for at in np.flatnonzero(self.done.any(axis=1)).tolist():
-            offset = int(self.offsets[at, int(self.done[at].argmax())])
-            yield divmod(offset, stride), rows[at]
-
-    def observe(self, event: str) -> None:
-        """The lanes have seen that their phase is complete."""
-        watch, line = self._lanes.wave.watch, self._barrier.line
-        if watch is None or not self.count:
-            return
-        seen = self._lanes if self.count == self._lanes.active else self._lanes.narrowed(self.done)
-        calls = self._calls if event == "observe" else None
-        if calls is not None and calls.observe(seen, self._barrier.address.space, self._addresses, line):
-            return
-        for cta, offset, mask in targets(seen, self.offsets):
-            watch.mbarrier(event, cta, offset, seen.narrowed(mask).threads(), line)
+def _phases(lanes: Lanes, offsets: Addresses, done: Bools) -> Iterator[tuple[Key, int]]:
+    """The warps whose wait succeeds, each with its mbarrier (that of its first lane)."""
+    rows, stride = lanes.row_numbers().tolist(), lanes.wave.memory.shared_stride
+    for at in np.flatnonzero(done.any(axis=1)).tolist():
+        yield divmod(int(offsets[at, int(done[at].argmax())]), stride), rows[at]

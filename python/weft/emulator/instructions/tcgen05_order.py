@@ -196,12 +196,11 @@ def commit(op: Op) -> Step:
     mask = op.source(1, TYPES["u16"] if form.multicast == 16 else U32) if form.multicast else 0
 
     def run(lanes: Lanes) -> None:
-        masks, wave = lanes.read(mask) if mask else None, lanes.wave
-        addresses, space = barrier.address(lanes), barrier.address.space
+        masks, wave, offsets = lanes.read(mask) if mask else None, lanes.wave, barrier.offsets(lanes)
         calls = wave.mbarriers.calls if wave.random is None else None
-        if calls is not None and calls.commit(lanes, space, addresses, masks, line):
+        if calls is not None and calls.commit(lanes, offsets, masks, line):
             return
-        for cta, offset, arriving in targets(lanes, barrier.offsets_of(lanes, addresses)):
+        for cta, offset, arriving in targets(lanes, offsets):
             if masks is None:
                 _arrive(lanes, (cta,), offset, arriving, line)
                 continue

@@ -94,27 +94,20 @@ COMMIT = Arrival(event="commit")
 
 
 class Calls(Protocol):
-    """Code of the host for the operations of one instruction on mbarriers at `addresses` of shared or generic
-    `space`, `[warps, 32]`. It changes nothing and returns None or False where something may be wrong, or for
-    a case that it doesn't know.
+    """Code of the host for the operations of one instruction on mbarriers at `offsets` in the wave's shared
+    memory, `[warps, 32]`. It changes nothing and returns None or False where something may be wrong, or for a
+    case that it doesn't know.
     """
 
-    def look(
-        self, lanes: Threads, space: str, addresses: Addresses, asked: Array, *, by_parity: bool
-    ) -> tuple[Bools, int] | None:
-        """The active lanes whose phase, named by `asked`, is complete, and their number."""
-
-    def observe(self, lanes: Threads, space: str, addresses: Addresses, line: int) -> bool:
+    def observe(self, lanes: Threads, offsets: Addresses, line: int) -> bool:
         """All active lanes have seen that their phase is complete."""
 
     def arrive(
-        self, lanes: Threads, space: str, addresses: Addresses, counts: Array, sizes: Array, line: int
+        self, lanes: Threads, offsets: Addresses, counts: Array, sizes: Array, line: int
     ) -> Array | None:
         """The active lanes expect `sizes` bytes and arrive `counts` times; returns the states from before."""
 
-    def commit(
-        self, lanes: Threads, space: str, addresses: Addresses, masks: Array | None, line: int
-    ) -> bool:
+    def commit(self, lanes: Threads, offsets: Addresses, masks: Array | None, line: int) -> bool:
         """The units of the active lanes, which have completed all operations, arrive: at the mbarriers of the
         CTAs in `masks`, or (None) at the addressed ones.
         """
