@@ -102,7 +102,7 @@ def both(text, recorder, **options):
 
 @pytest.fixture
 def recorder(monkeypatch):
-    monkeypatch.setattr(boxes, "_worth", boxes.Worth(at_once=True))
+    monkeypatch.setattr(boxes, "_asked", [boxes._WORTH])
     return Recorder(monkeypatch)
 
 
@@ -127,7 +127,7 @@ def test_without_the_sanitizer(recorder):
 
 
 def test_few_copies_are_left_to_the_interpreter(monkeypatch):
-    monkeypatch.setattr(boxes, "_worth", boxes.Worth())
+    monkeypatch.setattr(boxes, "_asked", [0])
     recorder = Recorder(monkeypatch)
     launch(kernel(np.random.default_rng(0)))
     assert not recorder.counts["load", True]

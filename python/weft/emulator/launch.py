@@ -22,7 +22,6 @@ from weft.emulator.arguments import (
     parameters,
     whole_number,
 )
-from weft.emulator.compiled.boxes import worth_of
 from weft.emulator.compiled.tiers import chosen, tier_of
 from weft.emulator.decoding.program import Program, layout
 from weft.emulator.errors import Deadlock, Fault, PtxError
@@ -231,10 +230,8 @@ class Module:
             begun.append(observers)
             watch = observers.watch if seed is not None else observers.sanitizer
             running = observers.program
-            compiler = tier_of(running, compiled)
             waves = Waves(running, launch, device, totals, watch, limits.progress, seed, strict)
-            waves.compiler, waves.worth = compiler, worth_of(compiled)
-            waves.products = compiled
+            waves.compiler, waves.compiled = tier_of(running, compiled), compiled
             waves.trace_of = observers.trace if seed is None else None
             if hooks is not None:
                 waves.hooks = hooks

@@ -11,13 +11,15 @@ import random
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
+from weft.emulator.compiled.runtime import Runtime, Turn
+from weft.emulator.compiled.tiers import Tier
 from weft.emulator.decoding.program import Program
 from weft.emulator.errors import Fault
 from weft.emulator.memory.mbarrier import TEST_TICKS
 from weft.emulator.reading.syntax import Bools
 from weft.emulator.running.barriers import Barriers, ClusterBarriers
-from weft.emulator.running.code import Code, Compiler, Ready, Turn
 from weft.emulator.running.deadlock import Wait, stuck, waits_of_groups
 from weft.emulator.running.function_code import MAX_FRAME
 from weft.emulator.running.groups import CallSite, Frame, Group, Key, Priority, copy_frames
@@ -35,6 +37,24 @@ _SKEWED = 0.3
 _NO_RANK = 1 << 62
 
 
+class _Ready(dict[Key, Group]):
+    """Ready groups; `marks` has their number at each block."""
+
+    def __init__(self, marks: npt.NDArray[np.uint8], groups: dict[Key, Group]) -> None:
+        super().__init__()
+        self._marks = marks
+        for key, group in groups.items():
+            self[key] = group
+
+    def __setitem__(self, key: Key, group: Group) -> None:
+        self._marks[key[0]] += key not in self
+        super().__setitem__(key, group)
+
+    def pop(self, key: Key, *default: Any) -> Any:
+        self._marks[key[0]] -= key in self
+        return super().pop(key, *default)
+
+
 class Machine:
     """The scheduler of one wave. `run` is called until it returns True. With `skew` and a seed, single lanes
     run ahead of their warps, as far as no instruction needs the whole warp.
@@ -48,7 +68,7 @@ class Machine:
         seed: int | None,
         *,
         skew: bool = False,
-        compiler: Compiler | None = None,
+        compiler: Tier | None = None,
     ) -> None:
         self.wave, self.program, self.totals = wave, program, totals
         self.ready: dict[Key, Group] = {}
@@ -67,7 +87,7 @@ class Machine:
         wave.memory.reserve_local(program.entry.frame_size)
         root = Frame(None, None, program.entry, 0)
         self._compiler = compiler if compiler is not None and compiler.fits(wave) else None
-        self._code: Code | None = None
+        self._code: Runtime | None = None
         if self._compiler is not None and self._compiler.ready:
             self._compile(self._compiler)
         for threads in wave.parts(split=seed is not None):
@@ -137,7 +157,7 @@ class Machine:
             self._compile(self._compiler)
         return False
 
-    def _execute_compiled(self, code: Code, group: Group, stop: int) -> bool:
+    def _execute_compiled(self, code: Runtime, group: Group, stop: int) -> bool:
         """Runs compiled code, and the steps that there is none for, up to the end of a block."""
         totals, blocks = self.totals, self.program.blocks
         self.running = group.lanes
@@ -164,12 +184,12 @@ class Machine:
         lowest = self._lowest[0] if self._lowest else _NO_RANK
         return stop, bool(self.ready), self._hold, self._rotated + QUANTUM, lowest
 
-    def _compile(self, compiler: Compiler) -> None:
+    def _compile(self, compiler: Tier) -> None:
         """Goes on with code of the host, or with code for more blocks."""
         if self._code is not None:
             self._code.take_counts(self.totals.runs)
         self._code = compiler.code(self.wave, self.totals.limit)
-        self.ready = Ready(self._code.marks, self.ready)
+        self.ready = _Ready(self._code.marks, self.ready)
 
     def _ended(self, group: Group) -> bool:
         """Counts the block that a group has executed, and runs its end. False: the group can't continue."""

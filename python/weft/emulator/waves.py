@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 
 from weft.emulator.arguments import Progress
-from weft.emulator.compiled.boxes import Worth
+from weft.emulator.compiled.boxes import Boxes
 from weft.emulator.compiled.mbarriers import MbarrierCalls
 from weft.emulator.compiled.products import Products
+from weft.emulator.compiled.tiers import Tier
 from weft.emulator.decoding.program import Program
 from weft.emulator.errors import Fault
 from weft.emulator.machine import Machine
 from weft.emulator.memory.device import Device
 from weft.emulator.reading.syntax import Bools
-from weft.emulator.running.code import Compiler
 from weft.emulator.running.ctas import Grid, Launch
 from weft.emulator.running.deadlock import Wait, stuck
 from weft.emulator.running.totals import Totals
@@ -38,9 +38,9 @@ Live = deque[tuple[Machine, Wave]]
 class Waves:
     """How the CTAs of a launch run. `watch_of` returns the observer of a wave; `done` counts CTAs that have
     ended. With a seed, warps take turns at random, with `skew` also the lanes of a warp. `compiler` compiles
-    the program, `worth` the bulk unit's copies; `products`: when those of tensor cores are compiled, at once,
-    never, or if that is worth it (None). `ticks` is the length of a turn, in instructions. `hooks`
-    are called. `trace_of` returns what else sees some blocks of a wave, and these.
+    the program; `compiled`: when the bulk unit's copies and tensor cores' products have code, at once, never,
+    or if that is worth it (None). `ticks` is the length of a turn, in instructions. `hooks` are called.
+    `trace_of` returns what else sees some blocks of a wave, and these.
     """
 
     program: Program
@@ -52,9 +52,8 @@ class Waves:
     seed: int | None = None
     skew: bool = False
     done: int = 0
-    compiler: Compiler | None = None
-    worth: Worth | None = None
-    products: bool | None = None
+    compiler: Tier | None = None
+    compiled: bool | None = None
     ticks: int | None = None
     hooks: Hooks | None = None
     trace_of: Callable[[Wave], tuple[Watch, Bools] | None] | None = None
@@ -148,10 +147,10 @@ class Waves:
         """The next wave."""
         wave = Wave(self.launch, self.program.slots, self.device, rest.take(self.together), rest)
         wave.watch = self.watch_of(wave)
-        if self.worth is not None and self.seed is None:
-            wave.box_copies = self.worth.copies(wave)
-        if self.products is not False:
-            wave.products = Products(wave, at_once=self.products is True)
+        if self.compiled is not False:
+            if self.seed is None and (wave.watch is None or isinstance(wave.watch, Sanitizer)):
+                wave.box_copies = Boxes(wave, at_once=bool(self.compiled))
+            wave.products = Products(wave, at_once=bool(self.compiled))
         wave.mbarriers.calls = MbarrierCalls(wave)
         if isinstance(wave.watch, Sanitizer):
             wave.tensor_memory.calls = wave.watch.tensor

@@ -26,7 +26,6 @@ from weft.emulator.compiled.accesses import (
 from weft.emulator.compiled.box_state import MOST_OWNERS, Buffer, Call, Cta, Part
 from weft.emulator.compiled.plain_code import Value, view
 from weft.emulator.compiled.shadows import BufferPart, SharedPart
-from weft.emulator.compiled.tiers import chosen
 from weft.emulator.memory.mbarrier import Key, is_initialized, pending_of, settled, tx_of
 from weft.emulator.memory.segments import WINDOWS
 from weft.emulator.memory.tensor_map import PATTERN_SHIFT, Box, Run, Shape, box_of
@@ -295,26 +294,7 @@ _NO_ROWS = (0,) * (MAX_RANK - 1)
 _NONE = (0,) * (MAX_RANK + GATHERED_ROWS)
 
 
-class Worth:
-    """Counts the copies that the interpreter makes before there is code. `at_once`: none."""
-
-    def __init__(self, *, at_once: bool = False) -> None:
-        self.left = 0 if at_once else _WORTH
-
-    def copies(self, wave: Wave) -> "Boxes | None":
-        """The copies of a wave, whose turns aren't random; None if others than the sanitizer watch it."""
-        return Boxes(wave, self) if wave.watch is None or type(wave.watch) is Sanitizer else None
-
-
-_worth = Worth()
-
-
-def worth_of(compiled: bool | None) -> Worth | None:
-    """When a launch copies by code: at once, never (None), or if the process has copied often (`compiled` is
-    None).
-    """
-    compiled = chosen(compiled)
-    return _worth if compiled is None else Worth(at_once=True) if compiled else None
+_asked = [0]
 
 
 @cache
@@ -323,10 +303,12 @@ def _packing(ctas: int) -> Struct:
 
 
 class Boxes:
-    """The copies of one wave."""
+    """The copies of one wave, whose turns aren't random, and which at most the sanitizer watches. `at_once`:
+    the interpreter makes none before there is code.
+    """
 
-    def __init__(self, wave: Wave, worth: Worth) -> None:
-        self._wave, self._worth = wave, worth
+    def __init__(self, wave: Wave, *, at_once: bool = False) -> None:
+        self._wave, self._at_once = wave, at_once
         self._watch = wave.watch if isinstance(wave.watch, Sanitizer) else None
         self._call: npt.NDArray[np.int64] = np.zeros(Call.CTAS + MOST_OWNERS * len(Cta), np.int64)
         self._part = SharedPart(wave, self._watch)
@@ -442,8 +424,8 @@ class Boxes:
 
     def _ready(self, row: int, box: Box, *, writes: bool) -> BufferPart | None:
         """The buffer of a box; None if the interpreter must copy."""
-        if self._worth.left > 0:
-            self._worth.left -= 1
+        if not self._at_once and _asked[0] < _WORTH:
+            _asked[0] += 1
             return None
         segment = self._wave.memory.device.find(box.address)
         if segment is None or (writes and not segment.writable):

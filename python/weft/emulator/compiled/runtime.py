@@ -31,6 +31,10 @@ _BYTES = {
 }
 _ALL = np.uint32(0xFFFFFFFF)
 _EVERY = slice(None)
+Turn = tuple[int, bool, int, int, int]
+"""When code stops for other groups: the clock at which it does, whether other groups are ready, the clock
+until which they wait, the clock at which one of them takes its turn, and the lowest rank of their blocks.
+"""
 _Entry = tuple[Callable[[list[Array]], Any], tuple[int, ...], tuple[Array, ...]]
 """How to get the registers that code needs, their slots, and where they are in the file."""
 
@@ -66,6 +70,7 @@ class Runtime:
         self._fill(limit)
 
     def tell(self, told: "Callable[[int, npt.NDArray[np.intp], int], None]") -> None:
+        """Calls `told` with each block that code has run, the warps, and the clock after it."""
         self._told, self._log = told, np.zeros((MOST_LOGGED, 2), np.int64)
         self._state[Field.LOG] = self._address(self._log)
 
@@ -107,10 +112,10 @@ class Runtime:
         state[Field.PARAMS_SIZE] = memory.device.params.size
         state[Field.CONST_SIZE] = memory.device.const.size
 
-    def enter(self, group: Group, step: int, instructions: int, turn: tuple[int, bool, int, int, int]) -> int:
+    def enter(self, group: Group, step: int, instructions: int, turn: Turn) -> int:
         """Runs code from a step of the group's block, if there is any, until the interpreter must go on, and
         returns the number of instructions so far; then the group's block and `place` say where. If `place` is
-        negative, the group has just reached its block. `turn`: when code stops for other groups.
+        negative, the group has just reached its block.
         """
         entry = self.plan.entries.get((group.block, step))
         self.place = step

@@ -3,8 +3,9 @@
 import os
 from collections import defaultdict
 
+from weft.emulator.compiled import plan
+from weft.emulator.compiled.runtime import Runtime
 from weft.emulator.decoding.program import Program
-from weft.emulator.running.code import Code
 from weft.emulator.running.wave import Wave
 from weft.emulator.sanitizer.checker import Sanitizer
 from weft.errors import WeftError, shown
@@ -24,18 +25,21 @@ class Tier:
     def __init__(self, program: Program, *, at_once: bool = False) -> None:
         self.program, self._at_once = program, at_once
         self._lock = locks.lock()
-        self._plan: object = None
+        self._plan: plan.Plan | None = None
         self._steps, self._worth = 0, _WORTH
         self._runs: defaultdict[int, int] = defaultdict(int)
         self._hot: set[int] | None = None
         """The blocks that are compiled; None: all."""
         self.ready = at_once
+        """Whether new machines begin with code."""
 
     def fits(self, wave: Wave) -> bool:
+        """Whether code can run a wave: nobody watches each instruction, and turns aren't random."""
         watch = wave.watch
         return (watch is None or isinstance(watch, Sanitizer)) and wave.random is None
 
     def interpreted(self, block: int, steps: int) -> bool:
+        """Counts steps of a block that the interpreter has run; returns whether to compile."""
         self._runs[block] += 1
         self._steps += steps
         if self._at_once or self._steps < self._worth:
@@ -48,14 +52,12 @@ class Tier:
             self._hot, self._plan, self.ready = hot, None, True
         return True
 
-    def code(self, wave: Wave, limit: int) -> Code:
-        from weft.emulator.compiled import plan, runtime
-
+    def code(self, wave: Wave, limit: int) -> Runtime:
+        """Code for a wave; `limit` is in warp instructions."""
         with self._lock:
-            made = self._plan
-            if not isinstance(made, plan.Plan):
-                made = self._plan = plan.make(self.program, self._hot)
-        return runtime.Runtime(made, wave, limit)
+            if self._plan is None:
+                self._plan = plan.make(self.program, self._hot)
+            return Runtime(self._plan, wave, limit)
 
 
 def chosen(compiled: bool | None) -> bool | None:
@@ -70,7 +72,6 @@ def chosen(compiled: bool | None) -> bool | None:
 
 def tier_of(program: Program, compiled: bool | None) -> Tier | None:
     """How a program is compiled: at once, never (None), or if it is worth it (`compiled` is None)."""
-    compiled = chosen(compiled)
     if compiled is False or len(program.codes) > 1:
         return None
     with _lock:

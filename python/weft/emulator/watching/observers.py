@@ -11,11 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from weft.emulator.compiled.runtime import Turn
+from weft.emulator.compiled.tiers import Tier
 from weft.emulator.decoding.program import Program
 from weft.emulator.errors import Deadlock, Fault, TimeLimit
 from weft.emulator.machine import Machine
 from weft.emulator.reading.syntax import Bools
-from weft.emulator.running.code import Compiler, Turn
 from weft.emulator.running.ctas import Launch
 from weft.emulator.running.groups import Group
 from weft.emulator.running.wave import Wave
@@ -155,7 +156,7 @@ class ObservedMachine(Machine):
             return turn
         return stop, True, _NEVER, *turn[3:]  # stops at marked blocks only
 
-    def _compile(self, compiler: Compiler) -> None:
+    def _compile(self, compiler: Tier) -> None:
         super()._compile(compiler)
         self._marked = np.zeros_like(self._marked)
         self._mark()
