@@ -6,7 +6,7 @@ None and nothing is called. CTAs are numbers in the wave, `line` is that of the 
 warps, 32]`.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -133,17 +133,6 @@ class Watch:
 
     def async_access(self, access: UnitAccess) -> None:
         """An asynchronous unit reads or writes memory."""
-
-    def shared_loads(
-        self, proxy: str, ctas: Mapping[int, slice], chunks: Chunks, threads: Bools, line: int
-    ) -> None:
-        """As `async_access` of several CTAs, whose warps are the rows of a slice: in each, the unit loads the
-        same chunks of its shared memory for its threads among these.
-        """
-        for cta, rows in ctas.items():
-            mine = np.zeros_like(threads)
-            mine[rows] = threads[rows]
-            self.async_access(UnitAccess("load", proxy, cta, "shared", chunks, mine, line))
 
     def tensor_map(self, address: int, threads: Bools, line: int) -> None:
         """The bulk unit reads the tensor map at this address of global memory for threads."""

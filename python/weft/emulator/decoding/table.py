@@ -148,15 +148,12 @@ def notify(event: Callable[[Watch, Bools], None]) -> Step:
 
 def compute(result: int, function: ArrayFunction, *sources: int) -> Step:
     """`result = function(*sources)`; the function returns a new array of the result's storage type."""
-    if len(sources) == 1:
-        return _unary(result, function, *sources)
-    if len(sources) == 2:
-        return _binary(result, function, *sources)
-    if len(sources) == 3:
-        return _ternary(result, function, *sources)
 
     def run(lanes: Lanes) -> None:
-        lanes.write(result, function(*[lanes.read(s) for s in sources]))
+        if lanes.whole:
+            lanes.regs[result] = function(*map(lanes.regs.__getitem__, sources))
+        else:
+            lanes.write(result, function(*map(lanes.read, sources)))
 
     return run
 
@@ -166,38 +163,6 @@ def computing(op: Op, function: ArrayFunction, out: Type, *kinds: Type) -> Step:
     op.count(len(kinds) + 1)
     result = op.destination(0, out)
     return compute(result, function, *[op.source(i, kind) for i, kind in enumerate(kinds, 1)])
-
-
-def _unary(result: int, function: ArrayFunction, a: int) -> Step:
-    def run(lanes: Lanes) -> None:
-        if lanes.whole:
-            lanes.regs[result] = function(lanes.regs[a])
-        else:
-            lanes.write(result, function(lanes.read(a)))
-
-    return run
-
-
-def _binary(result: int, function: ArrayFunction, a: int, b: int) -> Step:
-    def run(lanes: Lanes) -> None:
-        if lanes.whole:
-            regs = lanes.regs
-            regs[result] = function(regs[a], regs[b])
-        else:
-            lanes.write(result, function(lanes.read(a), lanes.read(b)))
-
-    return run
-
-
-def _ternary(result: int, function: ArrayFunction, a: int, b: int, c: int) -> Step:
-    def run(lanes: Lanes) -> None:
-        if lanes.whole:
-            regs = lanes.regs
-            regs[result] = function(regs[a], regs[b], regs[c])
-        else:
-            lanes.write(result, function(lanes.read(a), lanes.read(b), lanes.read(c)))
-
-    return run
 
 
 def compute_many(results: Sequence[int], function: Callable[..., Sequence[Array]], *sources: int) -> Step:

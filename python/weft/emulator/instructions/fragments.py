@@ -82,18 +82,10 @@ class Fragment:
         self._held = fragment_index(self._layout, registers.shape)
         self._key = tuple(self.slots)
         self._get = getter(self._key)
-        # An element is a register: then registers that are written together are read together.
-        self._whole = bits == kind.bits == 32
-        self._held_by_register = self._held.reshape(32, -1).T.reshape(-1)
 
     def read(self, lanes: Lanes) -> Array:
         """The matrices of all warps, `[warps, *shape]`, as bits; elements smaller than a byte take one."""
-        known = lanes.wave.blocks.get(self._key)
-        if known is not None and known.is_current(lanes.regs, self._get):
-            block = known.array if lanes.rows is None else known.array[:, lanes.rows]
-        else:
-            block = np.stack([lanes.read(slot) for slot in self._key])
-        matrix = self._matrix(block)
+        matrix = self._matrix(np.stack([lanes.read(slot) for slot in self.slots]))
         return matrix >> self._shift if self._shift else matrix
 
     def _matrix(self, registers: Array) -> Array:
@@ -120,16 +112,6 @@ class Fragment:
         """Writes the elements of `[warps, *shape]` bits, in the form that `read` returns, to the
         registers.
         """
-        if self._whole and lanes.mask is None:
-            flat = np.ascontiguousarray(matrix).reshape(lanes.warps, -1).take(self._held_by_register, axis=1)
-            words = flat.view(self._words).reshape(lanes.warps, len(self._key), 32).transpose(1, 0, 2)
-            if lanes.rows is None:
-                block = np.ascontiguousarray(words)
-            else:
-                block = np.stack([lanes.regs[slot] for slot in self._key])
-                block[:, lanes.rows] = words
-            self._put(lanes.wave, RegisterBlock(block))
-            return
         words = self._registers(matrix)
         for at, slot in enumerate(self.slots):
             lanes.write(slot, np.ascontiguousarray(words[..., at]))
@@ -138,17 +120,13 @@ class Fragment:
         flat = np.ascontiguousarray(matrix).reshape(len(matrix), -1).take(self._held, axis=1)
         return _packed(flat, self._bits).view(self._words).reshape(len(matrix), 32, len(self.slots))
 
-    def _put(self, wave: Wave, block: RegisterBlock) -> None:
-        for slot, register in zip(self._key, block.registers, strict=True):
-            wave.regs[slot] = register
-        wave.blocks[self._key] = block
-
     def block(self, wave: Wave) -> RegisterBlock:
         """The registers of the whole wave, which nothing else has, so that code may change them in place."""
         known, regs = wave.blocks.get(self._key), wave.regs
         if known is None or not known.is_current(regs, self._get) or known.is_shared:
-            known = RegisterBlock(np.stack([regs[slot] for slot in self._key]))
-            self._put(wave, known)
+            known = wave.blocks[self._key] = RegisterBlock(np.stack([regs[slot] for slot in self._key]))
+            for slot, register in zip(self._key, known.registers, strict=True):
+                regs[slot] = register
         return known
 
     def places(self, warps: int, count: int) -> Places:

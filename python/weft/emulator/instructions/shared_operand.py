@@ -116,11 +116,11 @@ def matrices(lanes: Lanes, proxy: str, ctas: Sequence[int], places: Places, line
     Fault if they are out of bounds.
     """
     wave, memory = lanes.wave, lanes.wave.memory
-    if len(ctas) == 1 or places.end > memory.shared_size:
-        _check(lanes, proxy, ctas[0], places.chunks, line, places.used)
-    elif wave.watch is not None:
-        rows = {cta: wave.rows_of(cta) for cta in ctas}
-        wave.watch.shared_loads(proxy, rows, Chunks(places.chunks), lanes.threads(), line)
+    for cta in ctas if wave.watch is not None else ctas[:1]:
+        reading = lanes
+        if len(ctas) > 1:
+            reading = lanes.narrowed(lanes.enabled() & (lanes.chosen(wave.cta_of_row) == cta)[:, None])
+        _check(reading, proxy, cta, places.chunks, line, places.used)
     octets, first, end = memory.shared.data.reshape(-1, memory.shared_stride), ctas[0], ctas[0] + len(ctas)
     return gathered(
         octets[first:end] if list(ctas) == list(range(first, end)) else octets[list(ctas)], places

@@ -6,7 +6,7 @@ The boxes of tensor maps and runs of bytes, as numbers for code of the host that
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from operator import index, mul
+from operator import index
 from typing import NamedTuple
 
 import numpy as np
@@ -192,14 +192,10 @@ def of_box(map_: isa.TensorMap, coordinates: tuple[int, ...], *, in_chunks: bool
     interleave, dimension 0 counts slices of channels, and the copy takes one slice of the slices' own
     dimension (as an H200 does; the ISA leaves it open).
     """
-    tile = _tile(map_, in_chunks)
-    first = coordinates[0] // tile.packing * tile.unit_bytes // tile.origin.unit
-    where = first, *coordinates[1:]
-    if all(0 <= at <= most for at, most in zip(where, tile.last, strict=True)):
-        moved = _wrapped(sum(map(mul, where, tile.steps)))
-        return tile.origin._replace(bytes=tile.origin.bytes + moved)
-    axes = [axis + at for axis, at in zip(tile.axes, where, strict=True)]
-    return _taken(map_, axes, tile.origin.unit)
+    unit = isa.ROW_BYTES if in_chunks and _has_chunks(map_) else map_.unit_bytes
+    first = coordinates[0] // map_.packing * map_.unit_bytes // unit
+    axes = [axis + at for axis, at in zip(_axes(map_, unit), (first, *coordinates[1:]), strict=True)]
+    return _taken(map_, axes, unit)
 
 
 def _has_chunks(map_: isa.TensorMap) -> bool:
@@ -212,22 +208,9 @@ def _has_chunks(map_: isa.TensorMap) -> bool:
     return plain and whole and isa.ROW_BYTES % map_.unit_bytes == 0
 
 
-class _Tile(NamedTuple):
-    """The boxes of a map: the coordinates of all units of the one at the `origin`, `[rows, units]` by
-    dimension, the `last` coordinates at which a box is inside the tensor, and the bytes from one to the next.
-    """
-
-    packing: int
-    unit_bytes: int
-    axes: list[Numbers]
-    last: list[int]
-    steps: tuple[int, ...]
-    origin: Taken
-
-
 @lru_cache(64)
-def _tile(map_: isa.TensorMap, in_chunks: bool) -> _Tile:
-    unit = isa.ROW_BYTES if in_chunks and _has_chunks(map_) else map_.unit_bytes
+def _axes(map_: isa.TensorMap, unit: int) -> list[Numbers]:
+    """The coordinates of all units of the box at the origin, `[rows, units]` by dimension."""
     box = [-(-map_.box[0] // map_.packing) * map_.unit_bytes // unit, *map_.box[1:]]
     steps = list(map_.element_strides)
     if map_.interleave == "none":
@@ -235,12 +218,7 @@ def _tile(map_: isa.TensorMap, in_chunks: bool) -> _Tile:
     else:
         box[-2] = 1
     axes = [step * np.arange(-(-size // step), dtype=np.int64) for size, step in zip(box, steps, strict=True)]
-    grid = np.meshgrid(*axes[::-1], indexing="ij")[::-1]
-    by_unit = [axis.reshape(-1, len(axes[0])) for axis in grid]
-    sizes = -(-map_.dims[0] // map_.packing) * map_.unit_bytes // unit, *map_.dims[1:]
-    last = [size - 1 - int(axis[-1]) for size, axis in zip(sizes, axes, strict=True)]
-    origin = _taken(map_, by_unit, unit)
-    return _Tile(map_.packing, map_.unit_bytes, by_unit, last, (unit, *map_.strides), origin)
+    return [axis.reshape(-1, len(axes[0])) for axis in np.meshgrid(*axes[::-1], indexing="ij")[::-1]]
 
 
 def _wrapped(number: int) -> int:

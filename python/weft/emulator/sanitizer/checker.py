@@ -1,6 +1,6 @@
 """The sanitizer of a wave: receives its events and checks them against what orders the threads."""
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import TypeVar
 from weakref import WeakKeyDictionary, WeakMethod
 
@@ -186,14 +186,6 @@ class Sanitizer(Watch):
         self.mbarriers.unit_uses(mbarrier, column, time, line)
         if self.launch_before is not None:
             self.launch_before.order_for(row, self.table.clocks(mbarrier)[0])
-
-    def shared_loads(
-        self, proxy: str, ctas: Mapping[int, slice], chunks: Chunks, threads: Bools, line: int
-    ) -> None:
-        rows = rows_of(threads).tolist()
-        for cta, part in ctas.items():
-            mine = [row for row in rows if part.start <= row < part.stop]
-            self._units_access(UnitAccess("load", proxy, cta, "shared", chunks, threads, line), mine)
 
     def _units_access(self, access: UnitAccess, rows: Sequence[int]) -> None:
         """The units of some warps access the shared memory of a CTA."""
