@@ -17,15 +17,11 @@ class Call(Record):
     LINE = ""
     COUNT = ""
     """The CTAs whose shared memory it accesses."""
-    KNOWN = "i4"
-    FENCED = "i4"
-    SEEN = "i4"
+    KNOWN = FENCED = SEEN = "i4"
     """What the warp knows: all of it, and what the asynchronous unit sees in shared and in global memory."""
-    RANKS = "i4"
-    SHOWN = "i4"
+    RANKS = SHOWN = "i4"
     """What the warp knows of the warps of its cluster, and what of that the asynchronous unit sees."""
-    OWNER = ""
-    TIME = ""
+    OWNER = TIME = ""
     """Of the access to global memory."""
     AWAITED = ""
     """Whether the read of global memory is recorded."""
@@ -46,31 +42,21 @@ class Cta(Record):
     of the mbarrier that a load signals.
     """
 
-    BEGIN = ""
-    END = ""
-    COLUMN = ""
-    TIME = ""
-    MARK = ""
+    BEGIN = END = COLUMN = TIME = MARK = ""
 
 
 class Part(Record):
     """A wave: its shared memory, and the sanitizer's shadow of it."""
 
     SHARED = "u1"
-    NUMBER = ""
-    WARPS = ""
-    SHIFT = ""
-    GRANULES = ""
+    NUMBER = WARPS = ""
+    SHIFT = GRANULES = ""
     """The size of a granule, as a shift, and their number."""
     WRITER = "i8"
-    WRITTEN = "i4"
-    WRITE_LINE = "i4"
-    READ_LINE = "i4"
-    READS = "i4"
+    WRITTEN = WRITE_LINE = READ_LINE = READS = "i4"
     READERS = ""
     UNIT = "i8"
-    TAKEN = "i4"
-    READ_BY = "i4"
+    TAKEN = READ_BY = "i4"
     PROXIES = "u1"
 
 
@@ -79,20 +65,15 @@ class Buffer(Record):
     accesses of threads. `STAMPS` has numbers of their stores.
     """
 
-    BASE = ""
-    SIZE = ""
-    WRITABLE = ""
-    BLOCKED = ""
+    BASE = SIZE = WRITABLE = BLOCKED = ""
     DATA = "u1"
     CHECKED = ""
     FILLED = "u1"
     IS_WRITTEN = ""
     STAMPS = "u4"
-    SHIFT = ""
-    GRANULES = ""
+    SHIFT = GRANULES = ""
     OWNER = "i8"
-    TIME = "i4"
-    LINE = "i4"
+    TIME = LINE = "i4"
     LEVEL = "u1"
 
 
@@ -100,11 +81,8 @@ class Reads(Record):
     """Reads of operands: the lists of chunks, the last byte at which one may begin, and the clocks."""
 
     LISTS = "i8"
-    COUNT = ""
-    LINE = ""
-    END = ""
-    KNOWN = "i4"
-    FENCED = "i4"
+    COUNT = LINE = END = ""
+    KNOWN = FENCED = "i4"
     WIDTH = ""
 
 
@@ -112,10 +90,4 @@ class Listed(Record):
     """A list of chunks that a unit reads. `USED`: the first bytes of each chunk that it reads."""
 
     FIRST = "i8"
-    COUNT = ""
-    BEGIN = ""
-    COLUMN = ""
-    TIME = ""
-    SLOT = ""
-    ROW = ""
-    USED = ""
+    COUNT = BEGIN = COLUMN = TIME = SLOT = ROW = USED = ""

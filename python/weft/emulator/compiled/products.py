@@ -45,11 +45,7 @@ class ProductPart(Record):
     """The function that adds."""
     LEFT = "f8"
     """A's values, `[m, k]`, then their exponents in 16 bits."""
-    RIGHT = "f8"
-    TOTAL = "f8"
-    OUT = "f8"
-    A_TABLE = "f8"
-    B_TABLE = "f8"
+    RIGHT = TOTAL = OUT = A_TABLE = B_TABLE = "f8"
 
 
 @dataclass(frozen=True)

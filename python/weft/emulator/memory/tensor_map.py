@@ -320,33 +320,25 @@ class Shape(Record):
     pieces.
     """
 
-    SIZES = "", OUTER
-    STEPS = "", OUTER
-    DIMS = "", OUTER
-    STRIDES = "", OUTER
+    SIZES = STEPS = DIMS = STRIDES = "", OUTER
     """Of the outer dimensions."""
     BASE = ""
     """The address of the tensor."""
     BYTES = ""
     """The bytes of a row in global memory."""
-    PIECE = ""
-    SPREAD = ""
+    PIECE = SPREAD = ""
     """The bytes of a piece, and the bytes from one to the next in shared memory."""
     PIECES = ""
     """The pieces of a row."""
     PITCH = ""
     """The bytes from a row to the next in shared memory."""
-    LOAD_END = ""
-    STORE_END = ""
+    LOAD_END = STORE_END = ""
     """The bytes of the tensor's rows that loads read, and those that stores write."""
-    PACKING = ""
-    UNIT = ""
+    PACKING = UNIT = ""
     """The elements of a unit of the innermost coordinate, and the unit's bytes."""
     GATHERS = ""
     """Whether each row has a coordinate of its own."""
-    SWIZZLE_SHIFT = ""
-    SWIZZLE_MASK = ""
-    FLIPS = ""
+    SWIZZLE_SHIFT = SWIZZLE_MASK = FLIPS = ""
     FILL = ""
     """What is out of bounds, as 64 bits."""
     ROUNDS = ""

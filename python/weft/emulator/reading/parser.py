@@ -300,21 +300,8 @@ _SKIPPED: dict[str, Callable[[_Reader], None]] = {
     ".alias": _alias,
 }
 _TABLES = (".branchtargets", ".calltargets", ".callprototype")
-_FUNCTION_DIRECTIVES = frozenset(
-    [
-        "reqntid",
-        "maxntid",
-        "minnctapersm",
-        "maxnctapersm",
-        "maxnreg",
-        "noreturn",
-        "explicitcluster",
-        "reqnctapercluster",
-        "maxclusterrank",
-        "blocksareclusters",
-        "abi_preserve",
-        "abi_preserve_control",
-        "attribute",
-        "unique",
-    ]
-)
+_FUNCTION_DIRECTIVES = {
+    *("reqntid", "maxntid", "minnctapersm", "maxnctapersm", "maxnreg", "noreturn", "explicitcluster"),
+    *("reqnctapercluster", "maxclusterrank", "blocksareclusters", "abi_preserve", "abi_preserve_control"),
+    *("attribute", "unique"),
+}

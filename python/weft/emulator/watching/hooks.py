@@ -22,17 +22,7 @@ from weft.emulator.watching.variables import Line, Position, SourceMap, instruct
 from weft.errors import WeftError, shown
 
 MEMORY = (
-    "ld",
-    "ldu",
-    "st",
-    "atom",
-    "red",
-    "cp",
-    "ldmatrix",
-    "stmatrix",
-    "wmma",
-    "wgmma",
-    "tcgen05",
+    *("ld", "ldu", "st", "atom", "red", "cp", "ldmatrix", "stmatrix", "wmma", "wgmma", "tcgen05"),
     "mbarrier",
 )
 """The opcodes that may access shared, global or tensor memory, by their first words."""
