@@ -36,19 +36,16 @@ def check(views: Mapping[str, ArrayView], sizes: Sizes) -> None:
 
 
 def _check_starts(name: str, starts: Integers, tokens: int) -> None:
-    wrong = np.flatnonzero((starts < 0) | (starts > tokens))
-    if len(wrong):
+    if len(wrong := np.flatnonzero((starts < 0) | (starts > tokens))):
         at = int(wrong[0])
         raise refuse(f"{name} must be in 0..{tokens} (tokens of {name[-1]}), got {starts[at]} at index {at}")
-    wrong = np.flatnonzero(np.diff(starts) < 0)
-    if len(wrong):
+    if len(wrong := np.flatnonzero(np.diff(starts) < 0)):
         at = int(wrong[0]) + 1
         raise refuse(f"{name} must not decrease, got {starts[at]} after {starts[at - 1]} at index {at}")
 
 
 def _check_lengths(lengths: Integers, keys: Integers, what: str) -> None:
-    wrong = np.flatnonzero((lengths < 0) | (lengths > keys))
-    if len(wrong):
+    if len(wrong := np.flatnonzero((lengths < 0) | (lengths > keys))):
         at = int(wrong[0])
         most = f"0..{keys[at]} ({what})"
         raise refuse(f"lengths must be in {most} for sequence {at}, got {lengths[at]}")

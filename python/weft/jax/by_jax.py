@@ -10,8 +10,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from weft.dialects.operand_roles import GROUPINGS
-from weft.errors import WeftError
-from weft.jax.signatures import Arrays, Operands
+from weft.jax.signatures import Arrays, Operands, refuse
 from weft.launch import arrays, libraries
 from weft.multiply.operands import default_result
 from weft.multiply.product import Product
@@ -38,7 +37,7 @@ def _product_of_zeros(operands: Arrays, product: Product, described: Sequence[De
     shape, _ = result_of(product, described)
     added = dict(zip(product.roles, operands[2:], strict=True))
     if 0 not in shape and not set(GROUPINGS).isdisjoint(added):
-        raise WeftError("weft.jax.matmul: K must be at least 1 with groups, row_ends and k_ends, got 0")
+        raise refuse("K must be at least 1 with groups, row_ends and k_ends, got 0")
     z = jnp.zeros(shape, jnp.dtype(arrays.numpy_dtype(_sums(described))))
     return of_sums(z, added, product, described)
 
@@ -57,7 +56,7 @@ def _precise_product(operands: Arrays, product: Product, described: Sequence[Des
     a, b, *added = operands
     by_role = dict(zip(product.roles, added, strict=True))
     if groups := next((name for name in GROUPINGS if name in by_role), None):
-        raise WeftError(f"weft.jax.matmul: {groups} must be None {libraries.JAX.not_as_tf32}")
+        raise refuse(f"{groups} must be None {libraries.JAX.not_as_tf32}")
     a = jnp.swapaxes(a, -1, -2) if product.transpose_a else a
     b = jnp.swapaxes(b, -1, -2) if product.transpose_b else b
     z = jnp.matmul(a, b) * jnp.float32(product.alpha)

@@ -13,11 +13,10 @@ from jax import Array
 from jax.core import ShapedArray
 from jax.interpreters import ad
 
-from weft.errors import WeftError
 from weft.jax import grouped
 from weft.jax.by_jax import activated
 from weft.jax.primitive import Matrix, bind, multiply, product_p
-from weft.jax.signatures import Arrays, Operands
+from weft.jax.signatures import Arrays, Operands, refuse
 from weft.launch import arrays
 from weft.multiply.product import Product
 from weft.multiply.xla_product import result_of
@@ -95,22 +94,21 @@ def _check(product: Product, tangents: Operands, values: Operands) -> None:
     refused = [name for name in ("a", "b", "scale_a", "scale_b") if name in tangents]
     if refused and "scale_a" in product.roles:
         named = refused[0].replace("scale_", "scales of ")
-        raise WeftError(
-            f"weft.jax.matmul: {legal}, got those of {named}: put the quantization and the product into a "
-            "jax.custom_vjp"
+        raise refuse(
+            f"{legal}, got those of {named}: put the quantization and the product into a jax.custom_vjp"
         )
     of_rows = grouped.grouping(product) in ("groups", "row_ends")
     if of_rows and "alpha" in tangents and values["alpha"].size > 1:
-        raise WeftError(
-            "weft.jax.matmul: gradients of an alpha with groups are those of one element, got "
-            f"{values['alpha'].size}: multiply the rows of the result instead"
+        raise refuse(
+            f"gradients of an alpha with groups are those of one element, got {values['alpha'].size}: "
+            "multiply the rows of the result instead"
         )
     for name in ("a", "b"):
         dtype = arrays.mlir_type(values[name].dtype)
         if name in tangents and arrays.numpy_dtype(dtype).itemsize * 8 < _LEAST_BITS:
-            raise WeftError(
-                f"weft.jax.matmul: {name} must have elements of f16, bf16, f32 or f64 where gradients are "
-                f"computed, got {dtype}: hide the rounding to {dtype} in a jax.custom_vjp"
+            raise refuse(
+                f"{name} must have elements of f16, bf16, f32 or f64 where gradients are computed, got "
+                f"{dtype}: hide the rounding to {dtype} in a jax.custom_vjp"
             )
 
 

@@ -10,9 +10,8 @@ from jax.core import ShapedArray
 
 from weft.dialects.operand_roles import GROUPINGS
 from weft.dialects.product_types import GROUP_ROWS
-from weft.errors import WeftError
 from weft.jax.primitive import Matrix, multiply
-from weft.jax.signatures import Operands
+from weft.jax.signatures import Operands, refuse
 from weft.launch import arrays
 from weft.multiply.product import Product
 
@@ -63,9 +62,7 @@ def cotangent(of_result: Array, values: Operands, product: Product, of_a: bool, 
         found = only(valid, multiply(Matrix(of_result), b.T, out, {**alpha, kind: ends}, product), -2)
         return jnp.swapaxes(found, -1, -2) if flips[0] else found
     if kind == "groups" and of_result.ndim == 2:
-        raise WeftError(
-            "weft.jax.matmul: gradients of b need row_ends, got groups: sort the rows of a by the number of b"
-        )
+        raise refuse("gradients of b need row_ends, got groups: sort the rows of a by the number of b")
     a = Matrix(only(valid, values["a"], -1 if flips[0] else -2), flips[0])
     if kind == "row_ends":
         alpha |= {"k_ends": ends}

@@ -6,7 +6,7 @@ import jax
 from jax import Array
 
 from weft.errors import WeftError
-from weft.jax.signatures import Arrays, Avals
+from weft.jax.signatures import Arrays, Avals, refuse
 from weft.multiply.product import Product
 
 _SHARDED = {"c": "mn", "residual": "mn", "bias": "n", "alpha": "o"}
@@ -23,9 +23,7 @@ def check_devices(operands: Mapping[str, Array]) -> None:
     if len(set(map(frozenset, devices_of.values()))) > 1:
         shown = {name: " and ".join(sorted(map(str, devices))) for name, devices in devices_of.items()}
         named = ", ".join(f"{name} on {devices}" for name, devices in shown.items())
-        raise WeftError(
-            f"weft.jax.matmul: arrays must be on the same devices, got {named}: use jax.device_put"
-        )
+        raise refuse(f"arrays must be on the same devices, got {named}: use jax.device_put")
 
 
 def may_be_distributed(product: Product) -> bool:
@@ -70,10 +68,9 @@ def of_result(product: Product, avals: Avals, rank: int) -> jax.sharding.Partiti
     if all(axis is None for aval in avals for axis in aval.sharding.spec):
         return jax.sharding.PartitionSpec(*(None,) * rank)
     if not may_be_distributed(product):
-        raise WeftError(
-            "weft.jax.matmul: products with scales or groups on a mesh with explicit axes must be "
-            "multiplied under jax.shard_map; jax.make_mesh makes automatic axes with "
-            "axis_types=(jax.sharding.AxisType.Auto,)"
+        raise refuse(
+            "products with scales or groups on a mesh with explicit axes must be multiplied under "
+            "jax.shard_map; jax.make_mesh makes automatic axes with axis_types=(jax.sharding.AxisType.Auto,)"
         )
     *operands, result = _of(product, avals)
     return of_results("weft.jax.matmul", operands, [result], avals)[0]

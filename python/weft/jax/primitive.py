@@ -10,9 +10,8 @@ from jax.core import ShapedArray
 from jax.extend.core import Jaxpr, Primitive
 from jax.interpreters import mlir
 
-from weft.errors import WeftError
 from weft.jax import by_jax, copies, placement
-from weft.jax.signatures import Arrays, Avals, Context, Lowered, Operands
+from weft.jax.signatures import Arrays, Avals, Context, Lowered, Operands, refuse
 from weft.launch import arrays
 from weft.multiply import xla_target
 from weft.multiply.product import Product
@@ -106,9 +105,8 @@ def described(avals: Avals) -> tuple[Described, ...]:
 def _shape(sizes: Sequence[int]) -> tuple[int, ...]:
     for size in sizes:
         if not isinstance(size, int):
-            raise WeftError(
-                f"weft.jax.matmul: sizes must be known when a program is traced, got {size}: export one for "
-                "each size"
+            raise refuse(
+                f"sizes must be known when a program is traced, got {size}: export one for each size"
             )
     return tuple(sizes)
 

@@ -14,11 +14,11 @@ from jax import Array
 from weft.dialects.operand_roles import GROUPINGS, OUTPUT_TYPES, WORD
 from weft.dialects.product_types import PROMOTED, ceil_div
 from weft.dialects.schedule import AnySchedule
-from weft.errors import WeftError, about, shown
+from weft.errors import about, shown
 from weft.isa.suggest import no_parameter
 from weft.jax import placement, primitive
 from weft.jax.primitive import bind
-from weft.jax.signatures import Operands
+from weft.jax.signatures import Operands, refuse
 from weft.launch import arrays
 from weft.multiply import array_views, xla_target
 from weft.multiply.product import Product, checked_pair
@@ -84,7 +84,7 @@ def matmul(
     compute the product, XLA reports an error when the program first runs.
     """
     if others:
-        raise WeftError(f"weft.jax.matmul: {no_parameter(matmul, next(iter(others)), _OTHER_NAMES)}")
+        raise refuse(f"{no_parameter(matmul, next(iter(others)), _OTHER_NAMES)}")
     by_role = {
         "a": a,
         "b": b,
@@ -98,9 +98,7 @@ def matmul(
     if scales is not None:
         by_role["scale_a"], by_role["scale_b"] = checked_pair("weft.jax.matmul", scales)
     if isinstance(beta, jax.Array):
-        raise WeftError(
-            "weft.jax.matmul: beta must be a Python number, got a JAX array: multiply c by it, with beta=1.0"
-        )
+        raise refuse("beta must be a Python number, got a JAX array: multiply c by it, with beta=1.0")
     number = alpha
     if not isinstance(alpha, Real):
         number, by_role["alpha"] = 1.0, _factors(alpha)
@@ -174,9 +172,9 @@ def multiply(operands: Operands, product: Product, *, of_rows: bool = False) -> 
 def _array(name: str, value: Array) -> Array:
     """An array of JAX. Raises WeftError for anything but arrays of JAX and NumPy."""
     if not isinstance(value, (jax.Array, np.ndarray)):
-        raise WeftError(f"weft.jax.matmul: {name} must be an array of JAX or NumPy, got {shown(value)}")
+        raise refuse(f"{name} must be an array of JAX or NumPy, got {shown(value)}")
     if isinstance(value, jax.Array) and not isinstance(value, jax.core.Tracer) and value.is_deleted():
-        raise WeftError(f"weft.jax.matmul: {name} must be an array, got one that JAX has deleted or donated")
+        raise refuse(f"{name} must be an array, got one that JAX has deleted or donated")
     array = jnp.asarray(value)
     with about(f"weft.jax.matmul: {name}"):
         arrays.mlir_type(array.dtype)
@@ -201,9 +199,8 @@ def _pack(operands: Operands, kind: str | tuple[str, str] | None) -> str | tuple
         if named is None or x.ndim == 0:
             continue
         if x.shape[-1] % 2:
-            raise WeftError(
-                f"weft.jax.matmul: rows of {name} must have an even number of elements of {x.dtype}, got "
-                f"{x.shape[-1]}"
+            raise refuse(
+                f"rows of {name} must have an even number of elements of {x.dtype}, got {x.shape[-1]}"
             )
         pairs = x.reshape(*x.shape[:-1], x.shape[-1] // 2, 2)
         operands[name] = jax.lax.bitcast_convert_type(pairs, jnp.uint8)
@@ -217,9 +214,7 @@ def _pack(operands: Operands, kind: str | tuple[str, str] | None) -> str | tuple
 def _factors(alpha: float | Array) -> Array:
     """An array alpha, of at least one dimension."""
     if not isinstance(alpha, (jax.Array, np.ndarray)):
-        raise WeftError(
-            f"weft.jax.matmul: alpha must be a real number or an array of float32, got {shown(alpha)}"
-        )
+        raise refuse(f"alpha must be a real number or an array of float32, got {shown(alpha)}")
     # Python's numbers as JAX traces them may be integers, or have 64 bits.
     weak = jax.typeof(alpha).weak_type
     return jnp.asarray(alpha, jnp.float32 if weak else None).reshape(-1)
@@ -230,7 +225,7 @@ def _type_name(dtype: object) -> str | None:
     name = None if dtype is None else arrays.type_name(dtype)
     if dtype is not None and name is None:
         legal = ", ".join(arrays.numpy_dtype(each).name for each in OUTPUT_TYPES)
-        raise WeftError(f"weft.jax.matmul: out_dtype must be one of {legal}, got {shown(dtype)}")
+        raise refuse(f"out_dtype must be one of {legal}, got {shown(dtype)}")
     return name
 
 
@@ -242,9 +237,8 @@ def _fold(operands: Operands, product: Product, of_rows: bool) -> tuple[int, ...
     try:
         leading = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     except ValueError:
-        raise WeftError(
-            "weft.jax.matmul: leading dimensions of a and b must broadcast, got "
-            f"{a.shape[:-2]} and {b.shape[:-2]}"
+        raise refuse(
+            f"leading dimensions of a and b must broadcast, got {a.shape[:-2]} and {b.shape[:-2]}"
         ) from None
     count = prod(leading)
     rows_too = b.ndim == 2 and not product.transpose_a and (of_rows or operands.keys() <= _OF_ROWS)
@@ -255,7 +249,7 @@ def _fold(operands: Operands, product: Product, of_rows: bool) -> tuple[int, ...
         x = operands[name]
         if name in ("c", "residual") and (x.ndim > len(leading) + 2 or x.shape[-2:] != (m, n)):
             wanted = " x ".join(map(str, (*leading, m, n)))
-            raise WeftError(f"weft.jax.matmul: {name} must be {wanted}, got {' x '.join(map(str, x.shape))}")
+            raise refuse(f"{name} must be {wanted}, got {' x '.join(map(str, x.shape))}")
         if rows_too and name == "a":
             operands[name] = x.reshape(count * m, x.shape[-1])
         elif rows_too and name in ("c", "residual"):

@@ -16,6 +16,11 @@ from weft.launch.libraries import Library
 COPY = "copy it (x.contiguous() in PyTorch, ascontiguousarray(x) in NumPy and CuPy)"
 
 
+def refuse(message: str) -> WeftError:
+    """The error of a call with a mistake."""
+    return WeftError(f"weft.matmul: {message}")
+
+
 def read(name: str, array: object) -> tuple[Library, ArrayView]:
     """The library and the view of an array. Raises WeftError for one that can't be read, or whose library
     would record what is done with it, and for sizes of 2**31 and negative strides.
@@ -23,18 +28,16 @@ def read(name: str, array: object) -> tuple[Library, ArrayView]:
     library, view = libraries.of(array), _view(name, array)  # no gradient is why a sparse tensor is refused
     if library.wants_gradients(array):
         advice = f"call it under torch.no_grad(), or pass {name}.detach()"
-        raise WeftError(
-            f"weft.matmul: {name} must not require gradients, which weft.matmul doesn't compute: {advice}"
-        )
+        raise refuse(f"{name} must not require gradients, which weft.matmul doesn't compute: {advice}")
     if complaint := next(filter(None, map(size_complaint, filter(None, view.shape))), None):
-        raise WeftError(f"weft.matmul: {name}: {complaint}, in an array of {shape_text(view)}")
+        raise refuse(f"{name}: {complaint}, in an array of {shape_text(view)}")
     if not all(view.shape):  # NumPy's strides are 0 then
         return library, replace(view, strides=arrays.contiguous_strides(view.shape))
     # NumPy has negative strides even for a single row, where they have no meaning.
     strides = tuple(0 if size == 1 else s for size, s in zip(view.shape, view.strides, strict=True))
     if min(strides, default=0) < 0:
         hint = "" if name == "out" else f": {COPY}"
-        raise WeftError(f"weft.matmul: strides of {name} must not be negative, got {view.strides}{hint}")
+        raise refuse(f"strides of {name} must not be negative, got {view.strides}{hint}")
     return library, view if min(view.strides, default=0) >= 0 else replace(view, strides=strides)
 
 
@@ -81,8 +84,8 @@ def is_vector(name: str, shape: Sequence[int], transpose: bool, caller: str = "w
             f"{caller}: {name} must have at least one dimension, got a single number: use alpha for it"
         )
     if len(shape) == 1 and transpose:
-        what = f"transpose_{name} must be False for a vector"
-        raise WeftError(f"{caller}: {what}, got {name} of {shape[0]} elements")
+        got = f"{name} of {shape[0]} elements"
+        raise WeftError(f"{caller}: transpose_{name} must be False for a vector, got {got}")
     return len(shape) == 1
 
 

@@ -8,11 +8,12 @@ from numbers import Integral
 
 from weft.dialects.element_types import PTX_INPUTS, PTX_PACKED, PTX_SCALES
 from weft.dialects.operand_roles import SCALE_OF_WORDS, WORD
-from weft.errors import WeftError, about, shown
+from weft.errors import about, shown
 from weft.isa.block_scales import FORMATS, WORD_BLOCKS
 from weft.launch import arrays
 from weft.launch.arrays import PACKED_BITS, ArrayView
 from weft.launch.kernel_arguments import packed_copy
+from weft.multiply.array_views import refuse
 
 _MLIR_ELEMENTS = {ptx: name for name, ptx in PTX_INPUTS.items()}
 _MLIR_SCALES = {ptx: name for name, ptx in PTX_SCALES.items()}
@@ -56,15 +57,13 @@ def checked(kind: object) -> tuple[Kind, Kind] | None:
         return None
     names = (kind, kind) if isinstance(kind, str) else kind
     if not isinstance(names, tuple) or len(names) != 2 or not all(isinstance(n, str) for n in names):
-        raise WeftError(f"weft.matmul: kind must be a name, or a pair of them for a and b, got {shown(kind)}")
+        raise refuse(f"kind must be a name, or a pair of them for a and b, got {shown(kind)}")
     for name in names:
         if name not in KINDS:
-            raise WeftError(f"weft.matmul: kind must be one of {', '.join(KINDS)}, got {shown(name)}")
+            raise refuse(f"kind must be one of {', '.join(KINDS)}, got {shown(name)}")
     a, b = (KINDS[name] for name in names)
     if a.scale != b.scale:
-        raise WeftError(
-            f"weft.matmul: kind must have one type of scales for a and b, or none, got {a.name} and {b.name}"
-        )
+        raise refuse(f"kind must have one type of scales for a and b, or none, got {a.name} and {b.name}")
     return a, b
 
 
@@ -76,7 +75,7 @@ def checked_block(block: object) -> int:
         return 0
     if not isinstance(block, Integral) or block not in WORD_BLOCKS:
         legal = " or ".join(map(str, WORD_BLOCKS))
-        raise WeftError(f"weft.matmul: scale_block must be {legal}, got {shown(block)}")
+        raise refuse(f"scale_block must be {legal}, got {shown(block)}")
     return int(block)
 
 
@@ -101,9 +100,9 @@ def elements(name: str, view: ArrayView, kind: Kind | None) -> ArrayView:
     if view.dtype not in PACKED_BITS or view.packed:
         return view
     if view.device != "cpu":
-        raise WeftError(
-            f"weft.matmul: {name} must have packed elements of {view.dtype} on a GPU, got a byte for each of "
-            "them: pack them as uint8, and pass kind"
+        raise refuse(
+            f"{name} must have packed elements of {view.dtype} on a GPU, got a byte for each of them: pack "
+            "them as uint8, and pass kind"
         )
     with about(f"weft.matmul: {name}"):
         return packed_copy(view)
@@ -113,13 +112,10 @@ def _of_bytes(name: str, view: ArrayView, kind: Kind) -> ArrayView:
     """The elements of a kind in an array of bytes."""
     if view.dtype != _BYTES:
         legal = ", ".join(arrays.numpy_dtype(element).name for element in kind.elements)
-        raise WeftError(
-            f"weft.matmul: {name} must have elements of {legal} or uint8 with kind {kind.name}, "
-            f"got {view.dtype}"
-        )
+        raise refuse(f"{name} must have elements of {legal} or uint8 with kind {kind.name}, got {view.dtype}")
     if len(kind.elements) > 1:
         legal = " or ".join(each for each in KINDS if each.startswith(f"{kind.name}_"))
-        raise WeftError(f"weft.matmul: kind must be {legal} for {name} of uint8, got {kind.name}")
+        raise refuse(f"kind must be {legal} for {name} of uint8, got {kind.name}")
     (element,) = kind.elements
     if element not in PACKED_BITS:
         return replace(view, dtype=element)
@@ -133,14 +129,13 @@ def scale_type(name: str, view: ArrayView, kinds: tuple[Kind, Kind] | None) -> s
     """
     if kinds is None:
         if view.dtype == _BYTES:
-            raise WeftError(f"weft.matmul: kind must be given with {name} of uint8, such as kind='nvfp4'")
+            raise refuse(f"kind must be given with {name} of uint8, such as kind='nvfp4'")
         return view.dtype if view.dtype in PTX_SCALES else ""
     scale = kinds[0].scale
     if view.dtype not in (scale, _BYTES):
         dtype = arrays.numpy_dtype(scale).name
-        raise WeftError(
-            f"weft.matmul: {name} must have elements of {dtype} or uint8 with kind {kinds[0].name}, "
-            f"got {view.dtype}"
+        raise refuse(
+            f"{name} must have elements of {dtype} or uint8 with kind {kinds[0].name}, got {view.dtype}"
         )
     return scale
 
@@ -151,21 +146,17 @@ def are_words(name: str, view: ArrayView, kinds: tuple[Kind, Kind] | None, block
     """
     if view.dtype != WORD:
         if block:
-            raise WeftError(
-                "weft.matmul: scale_block must be given with scales of int32 only, "
-                f"got {name} of {view.dtype}"
-            )
+            raise refuse(f"scale_block must be given with scales of int32 only, got {name} of {view.dtype}")
         return False
     if not block:
         legal = " or ".join(map(str, WORD_BLOCKS))
-        raise WeftError(
-            f"weft.matmul: scale_block must be given with {name} of int32: {legal}, the elements that share "
-            "each of the four scales in a word"
+        raise refuse(
+            f"scale_block must be given with {name} of int32: {legal}, the elements that share each of the "
+            "four scales in a word"
         )
     if kinds is not None and kinds[0].scale != SCALE_OF_WORDS:
         wanted = arrays.numpy_dtype(kinds[0].scale).name
-        raise WeftError(
-            f"weft.matmul: {name} must have elements of {wanted} or uint8 with kind {kinds[0].name}, got "
-            f"{view.dtype}"
+        raise refuse(
+            f"{name} must have elements of {wanted} or uint8 with kind {kinds[0].name}, got {view.dtype}"
         )
     return True

@@ -12,9 +12,14 @@ LARGEST = {"f8E4M3FN": 448.0, "f8E5M2": 57344.0}
 SCALES = ("tensor", "row", "column", "group", "block")
 """What shares a scale."""
 GRADIENTS = (
-    "weft.quantize: x must not require gradients, which weft.quantize doesn't compute: call it under "
-    "torch.no_grad(), or pass x.detach()"
+    "x must not require gradients, which weft.quantize doesn't compute: call it under torch.no_grad(), or "
+    "pass x.detach()"
 )
+
+
+def refuse(message: str) -> WeftError:
+    """The error of a call with a mistake."""
+    return WeftError(f"weft.quantize: {message}")
 
 
 class Quantized(NamedTuple):
@@ -47,16 +52,12 @@ class Options:
         for name, given, legal in (("dtype", dtype, tuple(LARGEST)), ("scales", self.scales, SCALES)):
             if not (isinstance(given, str) and given in legal):
                 hint = did_you_mean(given, legal) if isinstance(given, str) else ""
-                raise WeftError(
-                    f"weft.quantize: {name} must be one of {', '.join(legal)}, got {shown(given)}{hint}"
-                )
+                raise refuse(f"{name} must be one of {', '.join(legal)}, got {shown(given)}{hint}")
         for name in ("values", "transposed", "powers_of_two"):
             if not isinstance(given := getattr(self, name), bool):
-                raise WeftError(f"weft.quantize: {name} must be True or False, got {shown(given)}")
+                raise refuse(f"{name} must be True or False, got {shown(given)}")
         if not (self.values or self.transposed):
-            raise WeftError("weft.quantize: values or transposed must be True, got False for both")
+            raise refuse("values or transposed must be True, got False for both")
         if self.arch is not None and not isinstance(self.arch, str):
-            raise WeftError(
-                f"weft.quantize: arch must be the name of a chip, such as 'sm_90a', got {shown(self.arch)}"
-            )
+            raise refuse(f"arch must be the name of a chip, such as 'sm_90a', got {shown(self.arch)}")
         return self if dtype is self.dtype else replace(self, dtype=dtype)

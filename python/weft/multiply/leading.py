@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from itertools import product as every
 from math import prod
 
-from weft.errors import WeftError
 from weft.isa.launch_limits import MOST_SIZE
 from weft.launch.arrays import ArrayView, contiguous_strides
+from weft.multiply.array_views import refuse
 
 _OF_ROWS = {"a", "b", "out", "c", "residual", "bias", "alpha", "column_factors"}
 """The arrays of products whose leading dimensions may become rows."""
@@ -65,9 +65,9 @@ def fold(
     turns = [each for each in dimensions if each is not batch]
     if turns and any(name.startswith("scale_") and name not in parts for name in names):
         sizes = " x ".join(map(str, leading))
-        raise WeftError(
-            f"weft.matmul: leading dimensions of {sizes} must be one batch in memory with block scales: "
-            "copy a and b so that they have these dimensions and are contiguous"
+        raise refuse(
+            f"leading dimensions of {sizes} must be one batch in memory with block scales: copy a and b so "
+            "that they have these dimensions and are contiguous"
         )
     if turns:
         assert batch is not None

@@ -9,6 +9,7 @@ from weft.isa.suggest import no_parameter
 from weft.launch import arrays, cuda_driver, libraries, torch_tensors
 from weft.launch.launcher import OVERLAP
 from weft.launch.plans import DESCRIBE, one_by_one
+from weft.multiply.array_views import refuse
 from weft.multiply.plans import Handed, kept, planned
 from weft.multiply.product import ROLES, Product, checked_pair
 from weft.system import upper
@@ -160,7 +161,7 @@ def matmul(
     Raises WeftError for arrays that don't fit, or that no kernel multiplies.
     """
     if others:
-        raise WeftError(f"weft.matmul: {no_parameter(matmul, next(iter(others)), _OF_EPILOGUE)}")
+        raise refuse(f"{no_parameter(matmul, next(iter(others)), _OF_EPILOGUE)}")
     of_alpha = alpha.__class__  # faster than `type`
     activation, more, factor = None, _NO_MORE, alpha
     plain = c is None and epilogue is None and scales is None and groups is None
@@ -170,7 +171,7 @@ def matmul(
         if epilogue is not None:
             if not isinstance(epilogue, Epilogue):
                 got = type(epilogue).__name__
-                raise WeftError(f"weft.matmul: epilogue must be a weft.Epilogue, got {got}")
+                raise refuse(f"epilogue must be a weft.Epilogue, got {got}")
             bias, activation, residual = epilogue.bias, epilogue.activation, epilogue.residual
         if scales is not None:
             scale_a, scale_b = checked_pair("weft.matmul", scales)
@@ -219,7 +220,7 @@ def matmul(
     if isinstance(plan, Handed) and stream is None and plan.holds():
         return plan.compute(a, b, *(array for array in more if array is not None))
     if factor is not alpha and not arrays.is_array(alpha):
-        raise WeftError(f"weft.matmul: alpha must be a real number or an array of f32, got {shown(alpha)}")
+        raise refuse(f"alpha must be a real number or an array of f32, got {shown(alpha)}")
     added = {role: array for role, array in zip(ROLES, more, strict=False) if array is not None}
     product = Product(
         tuple(added),
@@ -241,7 +242,7 @@ def matmul(
     traced = libraries.JAX.is_traced((*given.values(), out))
     if traced and (out is not None or stream is not None):
         name, got = ("out", out) if out is not None else ("stream", stream)
-        raise WeftError(f"weft.matmul: {name} must be None in functions that JAX traces, got {shown(got)}")
+        raise refuse(f"{name} must be None in functions that JAX traces, got {shown(got)}")
     if traced:
         return upper.jax().products.of_roles(given, product)
     if out is None and stream is None and arch is None and libraries.JAX.is_xlas(given.values()):

@@ -27,13 +27,12 @@ from weft.dialects.product_types import (
     bit_op_complaint,
     ceil_div,
 )
-from weft.errors import WeftError
 from weft.launch import arrays, libraries, overlaps, runtime
 from weft.launch.arrays import ArrayView
 from weft.launch.launcher import Extents
 from weft.launch.libraries import Library
 from weft.multiply import array_views, block_formats, scale_factors
-from weft.multiply.array_views import COPY
+from weft.multiply.array_views import COPY, refuse
 from weft.multiply.block_formats import Kind
 from weft.multiply.leading import Folded, fold
 from weft.multiply.product import Product
@@ -98,28 +97,28 @@ class Operands:
         sizes = Sizes.of(view_a, view_b, transposed, *_grouping(added), asked=asked)
         sizes = replace(sizes, vectors=(vector_a, vector_b))
         if complaint := block_formats.complaint(product.kinds, (view_a, view_b), "scale_a" in added):
-            raise WeftError(f"weft.matmul: {complaint}")
+            raise refuse(complaint)
         if "scale_a" in added and product.kind is None:
             added = _with_factors(added, view_a, sizes)
         if created := out is None:
             if product.beta and "c" not in added:
-                raise WeftError("weft.matmul: beta must have a c or an out to scale: pass one of them")
+                raise refuse("beta must have a c or an out to scale: pass one of them")
             kind = product.out_dtype or default_result(view_a.dtype)
             out = library.empty(a, view_a, sizes.as_given(sizes.of_array("out")), kind)
         if product.scale_block and "scale_a" not in added:
-            raise WeftError("weft.matmul: scale_block must be given with scales of int32 only, got no scales")
+            raise refuse("scale_block must be given with scales of int32 only, got no scales")
         scales = product.kinds, product.block
         rest = [sizes.view(name, array, *scales) for name, array in {"out": out, **added}.items()]
         _check_result(*rest[0], product.out_dtype)
         names, views = ("a", "b", "out", *added), (view_a, view_b, *(view for _, view in rest))
         if wrong := _types_complaint(dict(zip(names, (view.dtype for view in views), strict=True))):
-            raise WeftError(f"weft.matmul: {wrong}")
+            raise refuse(wrong)
         types = _types(views, names, transposed, product, sizes)
         if complaint := activation_complaint(product.activation, types.sums):
-            raise WeftError(f"weft.matmul: {complaint}")
+            raise refuse(complaint)
         if sizes.k % types.multiple_of_k:
             what = f"K must be a multiple of {types.multiple_of_k} for a and b of {types.a} and {types.b}"
-            raise WeftError(f"weft.matmul: {what}, got {sizes.k}")
+            raise refuse(f"{what}, got {sizes.k}")
         extents = _extents(names, views)
         if sizes.grouped:
             shared = "ab" if sizes.matrices is None else ""
@@ -198,9 +197,9 @@ class Operands:
         )
         number = types.transposed.index(True)
         name, element, view = "ab"[number], (types.a, types.b)[number], arrays.view(self.arrays[number])
-        raise WeftError(
-            f"weft.matmul: {name} must be {wanted[number]}, since tensor cores read {element} K-major only, "
-            f"got {array_views.shape_text(view)} with strides {view.strides}"
+        raise refuse(
+            f"{name} must be {wanted[number]}, since tensor cores read {element} K-major only, got "
+            f"{array_views.shape_text(view)} with strides {view.strides}"
         )
 
 
@@ -257,7 +256,7 @@ def _types(
     sums = promoted, scaled, of_groups[0], scale, words, of_groups[1], columns, product.accumulate == HALF
     types = Types(a, b, d, mn_major, *sums, product.bit_op or "")
     if wrong := accumulate_complaint(product.accumulate, types) or bit_op_complaint(product.bit_op, types):
-        raise WeftError(f"weft.matmul: {wrong}")
+        raise refuse(wrong)
     return types
 
 
@@ -270,7 +269,7 @@ def _with_factors(added: Mapping[str, object], a: ArrayView, sizes: Sizes) -> di
     if factors and (grouping := _grouping(added)[0]) is not None:
         legal = "M x ceil(K / 128) and of blocks or columns of b, or an alpha for each group"
         what = f"scales of rows, columns or tensors must come without {grouping}"
-        raise WeftError(f"weft.matmul: {what}: pass scales of {legal}")
+        raise refuse(f"{what}: pass scales of {legal}")
     return {scale_factors.ROLES.get(name, name) if factors else name: x for name, x in added.items()}
 
 
@@ -281,7 +280,7 @@ def _grouping(added: Mapping[str, object]) -> tuple[str | None, int]:
     given = [name for name in GROUPINGS if name in added]
     if len(given) > 1:
         legal = ", ".join(GROUPINGS)
-        raise WeftError(f"weft.matmul: at most one of {legal} must be given, got {' and '.join(given)}")
+        raise refuse(f"at most one of {legal} must be given, got {' and '.join(given)}")
     if not given:
         return None, 0
     return given[0], prod(array_views.read(given[0], added[given[0]])[1].shape)
@@ -291,9 +290,9 @@ def _check_result(library: Library, view: ArrayView, out_dtype: str | None) -> N
     """Raises WeftError for an `out` that can't be written, or has elements of another type."""
     if view.readonly:
         why = " (JAX's arrays never change: call without out, which returns one)" * (library is libraries.JAX)
-        raise WeftError(f"weft.matmul: out must be writable{why}")
+        raise refuse(f"out must be writable{why}")
     if out_dtype not in (None, view.dtype):
-        raise WeftError(f"weft.matmul: out must have elements of out_dtype {out_dtype}, got {view.dtype}")
+        raise refuse(f"out must have elements of out_dtype {out_dtype}, got {view.dtype}")
 
 
 def _ordinal(views: Sequence[ArrayView]) -> int | None:
@@ -301,7 +300,7 @@ def _ordinal(views: Sequence[ArrayView]) -> int | None:
     devices = {(v.device, v.device_id) for v in views if v.device_id >= 0}
     if len({v.device for v in views}) > 1 or len(devices) > 1:
         names = ", ".join(sorted(f"{device}:{number}" for device, number in devices))
-        raise WeftError(f"weft.matmul: all arrays must be on one device, got {names}")
+        raise refuse(f"all arrays must be on one device, got {names}")
     # Empty arrays of `__cuda_array_interface__` have no address, by which the driver could find their GPU.
     return runtime.holder(view for view in views if view.device_id >= 0 or all(view.shape))
 
@@ -324,9 +323,7 @@ def _matrix(
     (height, width), (rows, columns) = view.shape[-2:], view.strides[-2:]
     flipped = columns != 1 and width > 1 and (rows == 1 or height == 1)
     if not flipped and columns != 1 and width > 1:
-        raise WeftError(
-            f"weft.matmul: {name} must have contiguous rows or columns, got strides {view.strides}: {COPY}"
-        )
+        raise refuse(f"{name} must have contiguous rows or columns, got strides {view.strides}: {COPY}")
     transposed = transpose != flipped
     view, other = (array_views.transposed(view), view) if flipped else (view, array_views.transposed(view))
     # A single row or column may be either. Elements that don't have 16 bits must be K-major.
@@ -344,7 +341,7 @@ def _extents(names: Sequence[str], views: Sequence[ArrayView]) -> Extents:
     extents, name = overlaps.extents(dict(zip(names, alone, strict=True)), ("c", "residual"))
     if name is not None:
         what = "; it may be c or residual, element for element" * (name in ("c", "residual"))
-        raise WeftError(f"weft.matmul: out must not overlap {name}, which is read while out is written{what}")
+        raise refuse(f"out must not overlap {name}, which is read while out is written{what}")
     return extents
 
 
@@ -360,17 +357,16 @@ def _check_groups(groups: npt.NDArray[np.int32], rows: int, matrices: int | None
         what = f"numbers of matrices below {matrices}"
     if len(wrong):
         at = int(wrong[0])
-        raise WeftError(f"weft.matmul: groups must be {what}, got {groups[at]} at index {at}")
+        raise refuse(f"groups must be {what}, got {groups[at]} at index {at}")
     if matrices is None:
         return
     first = groups[np.arange(len(groups)) // GROUP_ROWS * GROUP_ROWS]
-    wrong = np.flatnonzero((groups != first) & (groups >= 0))
-    if len(wrong):
+    if len(wrong := np.flatnonzero((groups != first) & (groups >= 0))):
         at = int(wrong[0])
         begin = at // GROUP_ROWS * GROUP_ROWS
-        raise WeftError(
-            f"weft.matmul: groups must have one number for the {GROUP_ROWS} rows from {begin} on, got "
-            f"{groups[begin]} and, at index {at}, {groups[at]}"
+        raise refuse(
+            f"groups must have one number for the {GROUP_ROWS} rows from {begin} on, got {groups[begin]} "
+            f"and, at index {at}, {groups[at]}"
         )
 
 
@@ -379,10 +375,9 @@ def _check_ends(name: str, ends: npt.NDArray[np.int32], size: int, unit: int) ->
     that begin at multiples of `unit`.
     """
     what = "rows of a" if name == "row_ends" else "K"
-    wrong = np.flatnonzero((ends < 0) | (ends > size))
-    if len(wrong):
+    if len(wrong := np.flatnonzero((ends < 0) | (ends > size))):
         at = int(wrong[0])
-        raise WeftError(f"weft.matmul: {name} must be in 0..{size} ({what}), got {ends[at]} at index {at}")
+        raise refuse(f"{name} must be in 0..{size} ({what}), got {ends[at]} at index {at}")
     before = 0
     for at, end in enumerate(ends.tolist()):
         begin = -(-before // unit) * unit
@@ -390,7 +385,7 @@ def _check_ends(name: str, ends: npt.NDArray[np.int32], size: int, unit: int) ->
             rounded = f" ({before} rounded up to a multiple of {unit})" * (unit > 1)
             empty = f", or {before} for an empty group" * (begin > before)
             least = f"at least {begin} at index {at}, where its group begins{rounded}{empty}"
-            raise WeftError(f"weft.matmul: {name} must be {least}, got {end}")
+            raise refuse(f"{name} must be {least}, got {end}")
         before = end
 
 
@@ -400,9 +395,8 @@ def _check_padding(name: str, matrix: npt.NDArray[Any], ends: npt.NDArray[np.int
     """
     for end in ends.tolist():
         padding = slice(end, -(-end // GROUP_ROWS) * GROUP_ROWS)
-        wrong = np.flatnonzero((matrix[padding] != 0).any(axis=1))
-        if len(wrong):
-            raise WeftError(
-                f"weft.matmul: {name} must be 0 from the end of a group to the next multiple of {GROUP_ROWS} "
-                f"along K, {padding.start}..{padding.stop - 1}, got another value at {end + int(wrong[0])}"
+        if len(wrong := np.flatnonzero((matrix[padding] != 0).any(axis=1))):
+            raise refuse(
+                f"{name} must be 0 from the end of a group to the next multiple of {GROUP_ROWS} along K, "
+                f"{padding.start}..{padding.stop - 1}, got another value at {end + int(wrong[0])}"
             )

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from weft.dialects.operand_roles import GROUPINGS
-from weft.errors import WeftError
 from weft.launch import cuda_driver, libraries, runtime, torch_tensors
 from weft.launch.arrays import Array
 from weft.launch.launcher import OVERLAP
 from weft.launch.plans import Plans
 from weft.multiply import launches
+from weft.multiply.array_views import refuse
 from weft.multiply.launches import Launch
 from weft.multiply.operands import Operands
 from weft.multiply.product import Product
@@ -166,7 +166,7 @@ def _of_library(operands: Operands, given: Mapping[str, object], stream: object)
         others = [name for name, each in given.items() if not torch_tensors.is_tensor(each)]
         wrong |= dict.fromkeys(others, "a tensor of PyTorch, as a is,")
     for name, legal in wrong.items():
-        raise WeftError(f"weft.matmul: {name} must be {legal} {library.not_as_tf32}")
+        raise refuse(f"{name} must be {legal} {library.not_as_tf32}")
     by_roles = (
         upper.jax().products.of_roles if library is libraries.JAX else upper.torch().decomposing.multiply
     )

@@ -14,6 +14,7 @@ from weft.errors import WeftError, shown
 from weft.isa.chips import CHIPS, unknown_chip
 from weft.launch import arrays
 from weft.multiply import block_formats
+from weft.multiply.array_views import refuse
 from weft.multiply.block_formats import Kind
 
 if TYPE_CHECKING:
@@ -67,16 +68,16 @@ class Product:
         """The same with MLIR's names, plain numbers and flags. Raises WeftError for anything else."""
         checked_activation(self.activation)
         if "c" in self.roles and self.beta is None:
-            raise WeftError("weft.matmul: beta must be given with c (beta=1.0 adds c unscaled)")
+            raise refuse("beta must be given with c (beta=1.0 adds c unscaled)")
         out_dtype = None if self.out_dtype is None else arrays.type_name(self.out_dtype)
         if self.out_dtype is not None and out_dtype not in OUTPUT_TYPES:
             wanted = ", ".join(OUTPUT_TYPES)
             given = self.out_dtype
             got = str(given) if type(given).__name__.lower().endswith("dtype") else shown(given)
-            raise WeftError(f"weft.matmul: out_dtype must be one of {wanted}, got {got}")
+            raise refuse(f"out_dtype must be one of {wanted}, got {got}")
         if self.arch is not None and (not isinstance(self.arch, str) or self.arch not in CHIPS):
             wrong = unknown_chip(self.arch if isinstance(self.arch, str) else shown(self.arch))
-            raise WeftError(f"weft.matmul: arch {wrong}")
+            raise refuse(f"arch {wrong}")
         kinds = self.kinds
         return replace(
             self,
@@ -128,17 +129,17 @@ def checked_pair(caller: str, scales: object) -> tuple[Any, Any]:
 
 def _flag(name: str, value: object) -> bool:
     if not isinstance(value, (bool, np.bool_)):
-        raise WeftError(f"weft.matmul: {name} must be True or False, got {shown(value)}")
+        raise refuse(f"{name} must be True or False, got {shown(value)}")
     return bool(value)
 
 
 def _number(name: str, value: object) -> float:
     if not isinstance(value, numbers.Real):
-        raise WeftError(f"weft.matmul: {name} must be a real number, got {shown(value)}")
+        raise refuse(f"{name} must be a real number, got {shown(value)}")
     try:
         number = float(value)
     except OverflowError:
         number = math.inf
     if not math.isfinite(number):
-        raise WeftError(f"weft.matmul: {name} must be finite in f32, got {shown(value)}")
+        raise refuse(f"{name} must be finite in f32, got {shown(value)}")
     return number

@@ -16,7 +16,7 @@ from weft.launch.kernel import Kernel
 from weft.launch.libraries import Library
 from weft.launch.plans import Plans
 from weft.launch.runtime import Prepared
-from weft.multiply.cast_options import GRADIENTS, Options, Quantized
+from weft.multiply.cast_options import GRADIENTS, Options, Quantized, refuse
 from weft.multiply.kernels import casts
 from weft.system import upper
 
@@ -123,25 +123,23 @@ def _view(x: object) -> tuple[Library, ArrayView]:
     """The library and the view of a matrix. Raises WeftError for one that can't be cast."""
     if (name := arrays.library(type(x))) not in ("torch", "cupy", "numpy"):
         got = type(x).__name__
-        raise WeftError(f"weft.quantize: x must be an array of PyTorch, CuPy or NumPy, got {shown(got)}")
+        raise refuse(f"x must be an array of PyTorch, CuPy or NumPy, got {shown(got)}")
     library = libraries.of(x)
     if library.wants_gradients(x):
-        raise WeftError(GRADIENTS)
+        raise refuse(GRADIENTS)
     with about("weft.quantize: x"):
         view = arrays.view(x)
     if view.dtype not in SOURCES:
-        raise WeftError(f"weft.quantize: x must have elements of {', '.join(SOURCES)}, got {view.dtype}")
+        raise refuse(f"x must have elements of {', '.join(SOURCES)}, got {view.dtype}")
     if len(view.shape) != 2 or not all(size <= _MOST_SIZE for size in view.shape):
-        raise WeftError(
-            f"weft.quantize: x must be a matrix with sizes in 0..{_MOST_SIZE}, got a shape of {view.shape}"
-        )
+        raise refuse(f"x must be a matrix with sizes in 0..{_MOST_SIZE}, got a shape of {view.shape}")
     if not (_has_rows(view) or _has_rows(_turned(view))):
         advice = {"torch": "x.contiguous()", "cupy": "cupy.ascontiguousarray(x)"}.get(
             name, "numpy.ascontiguousarray(x)"
         )
-        raise WeftError(
-            "weft.quantize: x must have contiguous rows or columns and strides that aren't negative, got "
-            f"strides of {view.strides} elements: pass {advice}"
+        raise refuse(
+            "x must have contiguous rows or columns and strides that aren't negative, got strides of "
+            f"{view.strides} elements: pass {advice}"
         )
     return library, view
 
@@ -186,9 +184,7 @@ class _Problem:
         ordinal = runtime.holder([view])
         chip = runtime.chip_of(ordinal, options.arch, "weft.quantize", lambda: _EMULATED)
         if chip not in FP8_ROUNDING:
-            raise WeftError(
-                f"weft.quantize: a chip that rounds to fp8 must be {describe(FP8_ROUNDING)}, got {chip}"
-            )
+            raise refuse(f"a chip that rounds to fp8 must be {describe(FP8_ROUNDING)}, got {chip}")
         rows, columns = view.shape
         source = replace(view, owner=None, strides=(view.strides[0] if rows > 1 else columns, 1))
         kept, transposed = options.values, options.transposed

@@ -8,9 +8,8 @@ from math import prod
 
 from weft.dialects.operand_roles import element_types
 from weft.dialects.product_types import PROMOTED, ceil_div
-from weft.errors import WeftError
 from weft.launch.arrays import ArrayView
-from weft.multiply.array_views import shape_text
+from weft.multiply.array_views import refuse, shape_text
 
 ROLES = {"scale_a": "row_factors", "scale_b": "column_factors"}
 """The roles that such scales have in `tile.matmul`."""
@@ -27,9 +26,7 @@ def are_factors(of_a: ArrayView, of_b: ArrayView, sizes: tuple[int, int, int], e
     for name, view in (("scale_a", of_a), ("scale_b", of_b)):
         scales = element_types(name)
         if view.dtype not in (*scales, "ui8"):  # bytes need a kind
-            raise WeftError(
-                f"weft.matmul: {name} must have elements of {', '.join(scales)}, got {view.dtype}: convert it"
-            )
+            raise refuse(f"{name} must have elements of {', '.join(scales)}, got {view.dtype}: convert it")
     if of_a.dtype != "f32" or of_b.dtype != "f32":
         return False
     m, n, k = sizes
@@ -42,17 +39,15 @@ def are_factors(of_a: ArrayView, of_b: ArrayView, sizes: tuple[int, int, int], e
     if rows and columns:
         if element not in _FLOATS:
             legal = ", ".join(_FLOATS)
-            raise WeftError(
-                f"weft.matmul: scales of rows, columns or tensors must come with a of {legal}, got {element}"
-            )
+            raise refuse(f"scales of rows, columns or tensors must come with a of {legal}, got {element}")
         return True
     if not rows and not of_blocks:
         also = f"{m} x {blocks}, " if blocks > 1 and element in _FP8 else ""
         legal = f"{also}{m} x 1 or one element"
-        raise WeftError(f"weft.matmul: scale_a must be {legal}, got {shape_text(of_a)}")
+        raise refuse(f"scale_a must be {legal}, got {shape_text(of_a)}")
     if rows and not of_blocks:
         legal, beside = f"1 x {n} or one element", f"beside scale_a of {shape_text(of_a)}"
-        raise WeftError(f"weft.matmul: scale_b must be {legal}, got {shape_text(of_b)} {beside}")
+        raise refuse(f"scale_b must be {legal}, got {shape_text(of_b)} {beside}")
     return False
 
 
@@ -65,9 +60,7 @@ def vector(role: str, view: ArrayView) -> ArrayView:
     if size == 1 or view.strides[along] == 0:
         return replace(view, shape=(1,), strides=(1,))
     if view.strides[along] != 1:
-        raise WeftError(
-            f"weft.matmul: {_NAMES[role]} must have contiguous elements, got strides {view.strides}"
-        )
+        raise refuse(f"{_NAMES[role]} must have contiguous elements, got strides {view.strides}")
     return replace(view, shape=(size,), strides=(1,))
 
 

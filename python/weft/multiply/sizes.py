@@ -11,7 +11,7 @@ from weft.launch import arrays, overlaps
 from weft.launch.arrays import ArrayView
 from weft.launch.libraries import Library
 from weft.multiply import array_views, block_formats, scale_factors
-from weft.multiply.array_views import COPY
+from weft.multiply.array_views import COPY, refuse
 from weft.multiply.block_formats import Kind
 
 
@@ -50,22 +50,18 @@ class Sizes:
         batches = {name: v.shape[0] for name, v in (("a", a), ("b", b)) if len(v.shape) == 3}
         if grouping and (wrong := next((n for n, v in (("a", a), ("b", b)) if len(v.shape) > 3), None)):
             many = len((a if wrong == "a" else b).shape)
-            raise WeftError(
-                f"weft.matmul: {wrong} must have at most 3 dimensions with {grouping}, got {many}: reshape it"
-            )
+            raise refuse(f"{wrong} must have at most 3 dimensions with {grouping}, got {many}: reshape it")
         if grouping == "k_ends":
             if batches:
-                raise WeftError(
-                    f"weft.matmul: {next(iter(batches))} must be a matrix with k_ends, got a batch"
-                )
+                raise refuse(f"{next(iter(batches))} must be a matrix with k_ends, got a batch")
             return cls(m, n, k, count, None, (count,), True)
         if grouping == "row_ends" and list(batches) != ["b"]:
             got = " and ".join(batches) or "none"
-            raise WeftError(f"weft.matmul: only b must be a batch with row_ends, got {got}")
+            raise refuse(f"only b must be a batch with row_ends, got {got}")
         if grouping and not batches:
-            raise WeftError("weft.matmul: b, or a and b, must be a batch with groups")
+            raise refuse("b, or a and b, must be a batch with groups")
         if grouping and not batches.get("b", 1):
-            raise WeftError(f"weft.matmul: b must have at least one matrix with {grouping}, got 0")
+            raise refuse(f"b must have at least one matrix with {grouping}, got 0")
         if grouping and "a" not in batches:
             return cls(m, n, k, None, batches["b"], (), True)
         leading = _broadcast(a.shape[:-2], b.shape[:-2])
@@ -134,16 +130,14 @@ class Sizes:
             wanted = " x ".join(map(str, sizes)) + (" elements" if len(sizes) == 1 else "")
             wanted = wanted or "a single number"
             hint = ": a vector for all rows is a bias" if of_result and given.shape == (self.n,) else ""
-            raise WeftError(
-                f"weft.matmul: {name} must be {wanted}, got {array_views.shape_text(given)}{hint}"
-            )
+            raise refuse(f"{name} must be {wanted}, got {array_views.shape_text(given)}{hint}")
         if name not in ("out", *GROUPINGS) and self.matrices is None and self.grouped:
             view = array_views.without_copies(view)
         if by_columns:
             view = array_views.transposed(view)
         if name == "out" and overlaps.overlaps_itself(view):
             found = f"strides {view.strides}"
-            raise WeftError(f"weft.matmul: elements of out must not share memory, got {found}")
+            raise refuse(f"elements of out must not share memory, got {found}")
         if view.shape[-1] > 1 and view.strides[-1] != 1 and all(view.shape):
             what = {1: ""}.get(len(shape), " columns" if by_columns else " rows")
             found = f"strides {given.strides}"
@@ -151,7 +145,7 @@ class Sizes:
                 found += f": transpose an array with a row for each {'word' if words else 'K block'}"
             elif name != "out":
                 found += f": {COPY}"
-            raise WeftError(f"weft.matmul: {name} must have contiguous{what or ' elements'}, got {found}")
+            raise refuse(f"{name} must have contiguous{what or ' elements'}, got {found}")
         return library, view
 
     def has_columns(self, name: str, view: ArrayView) -> bool:
@@ -161,25 +155,19 @@ class Sizes:
     def _alpha(self, view: ArrayView) -> ArrayView:
         """A vector of one number, or of one for each product. Raises WeftError for any other array."""
         if view.dtype != "f32":
-            raise WeftError(
-                f"weft.matmul: alpha must be a number or an array of f32, got one of {view.dtype}"
-            )
+            raise refuse(f"alpha must be a number or an array of f32, got one of {view.dtype}")
         if prod(view.shape) == 1:
             return replace(view, shape=(1,), strides=(1,))
         count = self.products
         if len(self.leading) > 1 and view.shape == self.leading:
             if view.strides != arrays.contiguous_strides(view.shape):
-                raise WeftError(f"weft.matmul: alpha must be contiguous, got strides {view.strides}: {COPY}")
+                raise refuse(f"alpha must be contiguous, got strides {view.strides}: {COPY}")
             return replace(view, shape=(count,), strides=(1,))
         if view.shape != (count,):
             legal = "1 element" if count == 1 else f"1 element or {count}, one for each product"
-            raise WeftError(
-                f"weft.matmul: alpha must be a number or {legal}, got {array_views.shape_text(view)}"
-            )
+            raise refuse(f"alpha must be a number or {legal}, got {array_views.shape_text(view)}")
         if view.strides != (1,):
-            raise WeftError(
-                f"weft.matmul: alpha must have contiguous elements, got strides {view.strides}: {COPY}"
-            )
+            raise refuse(f"alpha must have contiguous elements, got strides {view.strides}: {COPY}")
         return view
 
     @property
@@ -211,9 +199,7 @@ def _broadcast(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
     pairs = list(zip((1,) * (rank - len(a)) + a, (1,) * (rank - len(b)) + b, strict=True))
     if any(1 not in pair and pair[0] != pair[1] for pair in pairs):
         got_a, got_b = (" x ".join(map(str, each)) for each in (a, b))
-        raise WeftError(
-            f"weft.matmul: leading dimensions of a and b must be equal or 1, got {got_a} and {got_b}"
-        )
+        raise refuse(f"leading dimensions of a and b must be equal or 1, got {got_a} and {got_b}")
     return tuple(x if y == 1 else y for x, y in pairs)
 
 

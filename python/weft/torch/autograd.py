@@ -19,6 +19,7 @@ from torch.nn import functional
 from weft.dialects.product_types import GROUP_ROWS
 from weft.errors import WeftError
 from weft.launch.arrays import type_name
+from weft.multiply.array_views import refuse
 from weft.torch.operators import PRODUCTS
 from weft.torch.signatures import Gradients, Operand, Operands, Options
 from weft.torch.transforms import Arguments, differentiable, refuse_gradients
@@ -155,11 +156,9 @@ def _check(operands: Operands) -> None:
         if each is None or not each.requires_grad:
             continue
         if name not in legal or each.dtype not in floats:
-            raise WeftError(f"weft.matmul: {_refusal(name, each, scaled, grouped)}")
+            raise refuse(f"{_refusal(name, each, scaled, grouped)}")
         if name == "b" and grouped and operands["groups"] is not None and operands["a"].dim() == 2:
-            raise WeftError(
-                "weft.matmul: gradients of b need row_ends, got groups: sort the rows of a by the number of b"
-            )
+            raise refuse("gradients of b need row_ends, got groups: sort the rows of a by the number of b")
 
 
 def _refusal(name: str, operand: Tensor, scaled: bool, grouped: bool) -> str:

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from weft.errors import WeftError
 from weft.multiply import array_views
+from weft.multiply.array_views import refuse
 from weft.multiply.product import Product
 from weft.torch.autograd import activated, for_each
 from weft.torch.operators import TYPES
@@ -31,7 +31,7 @@ def _matmul(
     **options: object,
 ) -> Tensor:
     if refused := [name for name in _REFUSED if options.get(name)]:
-        raise WeftError(f"weft.matmul: from_torch compiles products without {' and '.join(refused)}")
+        raise refuse(f"from_torch compiles products without {' and '.join(refused)}")
     dtype = a.dtype if out_dtype is None else out_dtype
     wide = torch.promote_types(a.dtype, dtype) if dtype.itemsize > 1 else a.dtype
     z = torch.matmul(a.to(wide), b.to(wide))

@@ -13,6 +13,7 @@ from weft.dialects.schedule.coercion import as_schedule
 from weft.errors import WeftError
 from weft.launch.arrays import type_name
 from weft.multiply import array_views
+from weft.multiply.array_views import refuse
 from weft.multiply.sizes import k_complaint
 from weft.torch.autograd import FORWARD_MODE, activated, for_each, multiply, multiply_grouped, multiply_scaled
 from weft.torch.operators import TYPES
@@ -25,9 +26,9 @@ def product(a: Tensor, b: Tensor, *, stream: object = None, **others: Any) -> Te
     torch.compile traces this function instead of `weft.matmul`. Raises WeftError as that does.
     """
     if stream is not None:
-        raise WeftError(
-            "weft.matmul: stream must be None where PyTorch differentiates, traces or transforms the call, "
-            "which then runs on PyTorch's current stream: use torch.cuda.stream"
+        raise refuse(
+            "stream must be None where PyTorch differentiates, traces or transforms the call, which then "
+            "runs on PyTorch's current stream: use torch.cuda.stream"
         )
     if not torch.compiler.is_compiling() and "torch.distributed.tensor" in sys.modules:
         # Its rules take a second to import, for which a call without DTensors needn't wait.

@@ -6,9 +6,8 @@ import torch
 from torch import Tensor
 
 from weft.dialects.product_types import ceil_div
-from weft.errors import WeftError
 from weft.launch.arrays import type_name
-from weft.multiply.cast_options import GRADIENTS, Options, Quantized
+from weft.multiply.cast_options import GRADIENTS, Options, Quantized, refuse
 from weft.multiply.quantize import plain
 from weft.torch import lowering
 from weft.torch.operators import LIBRARY, TYPES, define, readable, without_autocast
@@ -28,7 +27,7 @@ _ROWS, _COLUMNS, _SIDE = 16, 4, 128  # elements: rows of fp8, columns of scales,
 def quantized(x: Tensor, dtype: object = Options.dtype, **options: Any) -> Quantized:
     """The result of `weft.quantize` with these arguments, by the operator. Raises WeftError as that does."""
     if (torch.is_grad_enabled() and x.requires_grad) or has_tangent(x):
-        raise WeftError(GRADIENTS)
+        raise refuse(GRADIENTS)
     results = list(torch.ops.weft.quantize(x, type_name(dtype) or dtype, **options))
     scales, values = options.get("scales", "tensor"), options.get("values", True)
     transposed = options.get("transposed", False)

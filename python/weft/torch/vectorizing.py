@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch._functorch.autograd_function import VmapInfo
 
-from weft.errors import WeftError
+from weft.multiply.array_views import refuse
 from weft.torch.operators import LIBRARY, PRODUCTS
 from weft.torch.signatures import Kernel, Operand
 from weft.torch.transforms import one_by_one
@@ -37,9 +37,7 @@ def each_member(operator: Kernel) -> Kernel:
 
 
 def _refuse(*operands: Tensor, **options: object) -> NoReturn:
-    raise WeftError(
-        "weft.matmul: torch.vmap maps products that return their result, and none with out: copy the result"
-    )
+    raise refuse("torch.vmap maps products that return their result, and none with out: copy the result")
 
 
 def _mapped(
