@@ -86,8 +86,8 @@ def _parameter(kind: ir.Type) -> ir.Type:
 def _every_element(elements: Elements, tensor: ir.Value, target: ir.Value) -> None:
     """A loop over the elements that each thread computes."""
     sizes = elements.sizes.shape(tensor)
-    thread = indices.add(indices.mul(gpu.block_id(gpu.Dimension.x), THREADS), gpu.thread_id(gpu.Dimension.x))
-    step = indices.mul(gpu.grid_dim(gpu.Dimension.x), THREADS)
+    thread = emit.add(emit.mul(gpu.block_id(gpu.Dimension.x), THREADS), gpu.thread_id(gpu.Dimension.x))
+    step = emit.mul(gpu.grid_dim(gpu.Dimension.x), THREADS)
     loop = scf.ForOp(thread, indices.value(indices.product(sizes)), step)
     with ir.InsertionPoint(loop.body):
         at = indices.coordinates(loop.induction_variable, sizes)
@@ -106,10 +106,10 @@ def _every_row(elements: Elements, tensor: ir.Value, target: ir.Value, shared: B
     """A loop over the elements that each warp computes."""
     op, sizes = tensor.owner, elements.sizes.shape(tensor)
     thread = gpu.thread_id(gpu.Dimension.x)
-    lane = indices.rem(thread, LANES)
-    first = indices.mul(gpu.block_id(gpu.Dimension.x), THREADS // LANES)
-    first = indices.add(first, indices.div(thread, LANES))
-    step = indices.mul(gpu.grid_dim(gpu.Dimension.x), THREADS // LANES)
+    lane = emit.rem(thread, LANES)
+    first = emit.mul(gpu.block_id(gpu.Dimension.x), THREADS // LANES)
+    first = emit.add(first, emit.div(thread, LANES))
+    step = emit.mul(gpu.grid_dim(gpu.Dimension.x), THREADS // LANES)
     loop = scf.ForOp(first, indices.value(indices.product(sizes)), step)
     with ir.InsertionPoint(loop.body):
         at = indices.coordinates(loop.induction_variable, sizes)

@@ -1,5 +1,5 @@
-"""Arithmetic on i32 values that may also be Python numbers (then it is folded), constants, elements of
-vectors, their bits as other types, branches and loops.
+"""Arithmetic on i32 and index values that may also be Python numbers (then it is folded), constants, elements
+of vectors, their bits as other types, branches and loops.
 """
 
 import operator
@@ -11,7 +11,7 @@ from typing import Any
 from weft.isa.chips import LANES
 from weft.mlir import arith, gpu, ir, nvvm, scf, vector
 
-Number = Any  # an i32 Value or a Python int
+Number = Any  # an i32 or index Value or a Python int
 
 
 def i32() -> ir.Type:
@@ -46,7 +46,7 @@ def reused() -> Iterator[None]:
         _built.reset(token)
 
 
-def _once(build: Callable[..., ir.Value], *operands: ir.Value | int) -> ir.Value:
+def _once(build: Callable[..., ir.Value], *operands: ir.Value | ir.Type | int) -> ir.Value:
     """The result of an operation of these operands, which may have been built before."""
     built = _built.get()
     if built is None or ir.InsertionPoint.current is not built[0]:
@@ -57,15 +57,15 @@ def _once(build: Callable[..., ir.Value], *operands: ir.Value | int) -> ir.Value
     return known
 
 
-def value(number: Number) -> ir.Value:
-    """The number as an SSA value."""
+def value(number: Number, other: Number = 0) -> ir.Value:
+    """The number as an SSA value, of the type of another one."""
     if not isinstance(number, int):
         return number
-    return _once(_number, number)
+    return _once(_number, number, i32() if isinstance(other, int) else other.type)
 
 
-def _number(number: int) -> ir.Value:
-    return arith.constant(i32(), number)
+def _number(number: int, kind: ir.Type) -> ir.Value:
+    return arith.constant(kind, number)
 
 
 def add(*numbers: Number) -> Number:
@@ -77,7 +77,7 @@ def add(*numbers: Number) -> Number:
             total = number if total is None else _once(arith.addi, total, number)
     if total is None:
         return known
-    return total if known == 0 else _once(arith.addi, total, value(known))
+    return total if known == 0 else _once(arith.addi, total, value(known, total))
 
 
 def mul(a: Number, b: Number) -> Number:
@@ -88,7 +88,7 @@ def mul(a: Number, b: Number) -> Number:
         a, b = b, a
     if isinstance(b, int) and b in (0, 1):
         return a if b else 0
-    return _once(arith.muli, a, value(b))
+    return _once(arith.muli, a, value(b, a))
 
 
 def _folded(
@@ -99,7 +99,7 @@ def _folded(
     def result(a: Number, b: Number) -> Number:
         if isinstance(a, int) and isinstance(b, int):
             return compute(a, b)
-        return a if isinstance(b, int) and b == neutral else _once(build, value(a), value(b))
+        return a if isinstance(b, int) and b == neutral else _once(build, value(a, b), value(b, a))
 
     return result
 
@@ -119,7 +119,7 @@ def rem(a: Number, b: Number) -> Number:
     """The remainder of non-negative numbers."""
     if isinstance(a, int) and isinstance(b, int):
         return a % b
-    return 0 if isinstance(b, int) and b == 1 else _once(arith.remui, value(a), value(b))
+    return 0 if isinstance(b, int) and b == 1 else _once(arith.remui, value(a, b), value(b, a))
 
 
 def ceil_div(a: Number, b: Number) -> Number:

@@ -8,6 +8,7 @@ from weft import mlir
 from weft.dialects.op import refuse
 from weft.isa.chips import LANES
 from weft.mlir import arith, ir, memref, scf
+from weft.passes.builders import emit
 from weft.passes.plain import indices
 from weft.passes.plain.indices import Number, Sizes, kept_dimensions, segment
 from weft.passes.plain.reductions import ByLanes, Needed, needed
@@ -23,7 +24,7 @@ class Elements:
     def __init__(self, arguments: Mapping[ir.Value, ir.Value]) -> None:
         self._scalars = {old: new for old, new in arguments.items() if not _is_shaped(old)}
         self._memory = {old: new for old, new in arguments.items() if _is_shaped(old)}
-        self.sizes = Sizes(self._leaf, self._count, indices)
+        self.sizes = Sizes(self._leaf, self._count, emit.add, indices.product)
         self._scopes: list[dict[object, ir.Value]] = [{}]
 
     def prepare(self, function: ir.OpView) -> None:
@@ -285,7 +286,7 @@ class Elements:
         for dimension, coordinate in zip(kept_dimensions(op, op.results[0].type), at, strict=True):
             large[dimension] = coordinate
         places = [
-            indices.add(offset, indices.mul(step, each))
+            emit.add(offset, emit.mul(step, each))
             for offset, step, each in zip(offsets, steps, large, strict=True)
         ]
         return self.of(op.operands[0], places)
@@ -296,7 +297,7 @@ class Elements:
         offsets, sizes, steps = (self.sizes.mixed(op, n, segment(op, i + 2)) for i, n in enumerate(names))
         if any(not isinstance(step, int) or step != 1 for step in steps):
             raise refuse(op.opview, "must have strides of 1 in a plain kernel")
-        moved = [indices.sub(coordinate, offset) for coordinate, offset in zip(at, offsets, strict=True)]
+        moved = [emit.sub(coordinate, offset) for coordinate, offset in zip(at, offsets, strict=True)]
         kept = kept_dimensions(op, source.type)
         return self._either(
             self._all_within(moved, sizes),
@@ -307,7 +308,7 @@ class Elements:
 
     def _pad(self, op: ir.OpView, at: Coordinates) -> ir.Value:
         low = self.sizes.mixed(op, "low", segment(op, 1))
-        moved = [indices.sub(coordinate, first) for coordinate, first in zip(at, low, strict=True)]
+        moved = [emit.sub(coordinate, first) for coordinate, first in zip(at, low, strict=True)]
         block = op.regions[0].blocks[0]
         values = {a: indices.value(c) for a, c in zip(block.arguments, at, strict=True)}
         return self._either(
@@ -330,7 +331,7 @@ class Elements:
         if not rest:
             return self.of(first, at)
         size = self.sizes.of(first, dimension)
-        after = [*at[:dimension], indices.sub(at[dimension], size), *at[dimension + 1 :]]
+        after = [*at[:dimension], emit.sub(at[dimension], size), *at[dimension + 1 :]]
         return self._either(
             indices.below(at[dimension], size),
             op.results[0].type.element_type,

@@ -1,26 +1,17 @@
-"""Sizes of the tensors of a function, from the operations that make them, and arithmetic on coordinates:
-index values that may also be Python numbers (then it is folded).
+"""Sizes of the tensors of a function, from the operations that make them, and arithmetic on coordinates, as
+`emit` has it.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
-from typing import Any, Protocol
+from typing import Any
 
 from weft import mlir
 from weft.mlir import arith, ir
+from weft.passes.builders import emit
 
 Number = Any
 """An index value or a Python int, not negative unless noted."""
-
-
-class Arithmetic(Protocol):
-    """The arithmetic of sizes: index values of a kernel, or expressions that the host evaluates."""
-
-    def add(self, a: Number, b: Number, /) -> Number:
-        """The sum."""
-
-    def product(self, numbers: Sequence[Number], /) -> Number:
-        """The product of all."""
 
 
 class UnknownSizeError(Exception):
@@ -29,16 +20,18 @@ class UnknownSizeError(Exception):
 
 class Sizes:
     """`leaf` is the size of a tensor in memory along a dimension, None for other tensors; `scalar` the number
-    of an index value.
+    of an index value. `add` and `product` compute with sizes: index values of a kernel, or expressions that
+    the host evaluates.
     """
 
     def __init__(
         self,
         leaf: Callable[[ir.Value, int], Number | None],
         scalar: Callable[[ir.Value], Number],
-        arithmetic: Arithmetic,
+        add: Callable[[Number, Number], Number],
+        product: Callable[[Sequence[Number]], Number],
     ) -> None:
-        self._leaf, self._scalar, self._arithmetic = leaf, scalar, arithmetic
+        self._leaf, self._scalar, self._add, self._product = leaf, scalar, add, product
 
     def shape(self, value: ir.Value) -> list[Number]:
         """All sizes of a tensor."""
@@ -84,7 +77,7 @@ class Sizes:
 
     def _collapse(self, op: ir.OpView, dimension: int) -> Number:
         group = [int(i.value) for i in op.attributes["reassociation"][dimension]]
-        return self._arithmetic.product([self.of(op.operands[0], i) for i in group])
+        return self._product([self.of(op.operands[0], i) for i in group])
 
     def _reshape(self, op: ir.OpView, dimension: int) -> Number:
         sizes = op.operands[1].owner
@@ -101,14 +94,14 @@ class Sizes:
     def _pad(self, op: ir.OpView, dimension: int) -> Number:
         low = self.mixed(op, "low", segment(op, 1))[dimension]
         high = self.mixed(op, "high", segment(op, 2))[dimension]
-        return self._arithmetic.add(self._arithmetic.add(low, high), self.of(op.operands[0], dimension))
+        return self._add(self._add(low, high), self.of(op.operands[0], dimension))
 
     def _concat(self, op: ir.OpView, dimension: int) -> Number:
         if op.attributes["dim"].value != dimension:
             return self.of(op.operands[0], dimension)
         total: Number = 0
         for operand in op.operands:
-            total = self._arithmetic.add(total, self.of(operand, dimension))
+            total = self._add(total, self.of(operand, dimension))
         return total
 
 
@@ -148,48 +141,7 @@ _RULES: dict[str, Callable[[Sizes, ir.OpView, int], Number]] = {
 
 def value(number: Number) -> ir.Value:
     """The number as an SSA value."""
-    return arith.constant(ir.IndexType.get(), number) if isinstance(number, int) else number
-
-
-def add(a: Number, b: Number) -> Number:
-    """The sum, of any sign."""
-    if isinstance(a, int) and isinstance(b, int):
-        return a + b
-    if isinstance(a, int):
-        a, b = b, a
-    return a if isinstance(b, int) and b == 0 else arith.addi(a, value(b))
-
-
-def sub(a: Number, b: Number) -> Number:
-    """The difference, of any sign."""
-    if isinstance(a, int) and isinstance(b, int):
-        return a - b
-    return a if isinstance(b, int) and b == 0 else arith.subi(value(a), value(b))
-
-
-def mul(a: Number, b: Number) -> Number:
-    """The product, of any sign."""
-    if isinstance(a, int) and isinstance(b, int):
-        return a * b
-    if isinstance(a, int):
-        a, b = b, a
-    if isinstance(b, int) and b in (0, 1):
-        return a if b else 0
-    return arith.muli(a, value(b))
-
-
-def div(a: Number, b: Number) -> Number:
-    """The quotient, rounded down."""
-    if isinstance(a, int) and isinstance(b, int):
-        return a // b
-    return a if isinstance(b, int) and b == 1 else arith.divui(value(a), value(b))
-
-
-def rem(a: Number, b: Number) -> Number:
-    """The remainder."""
-    if isinstance(a, int) and isinstance(b, int):
-        return a % b
-    return 0 if isinstance(b, int) and b == 1 else arith.remui(value(a), value(b))
+    return emit.index(number) if isinstance(number, int) else number
 
 
 def within(number: Number, first: Number, end: Number) -> ir.Value:
@@ -208,7 +160,7 @@ def product(numbers: Sequence[Number]) -> Number:
     total: Number = prod(each for each in numbers if isinstance(each, int))
     for each in numbers:
         if not isinstance(each, int):
-            total = mul(total, each)
+            total = emit.mul(total, each)
     return total
 
 
@@ -216,7 +168,7 @@ def linear(coordinates: Sequence[Number], sizes: Sequence[Number]) -> Number:
     """The number of an element in row-major order."""
     total: Number = 0
     for coordinate, size in zip(coordinates, sizes, strict=True):
-        total = add(mul(total, size), coordinate)
+        total = emit.add(emit.mul(total, size), coordinate)
     return total
 
 
@@ -224,31 +176,36 @@ def coordinates(number: Number, sizes: Sequence[Number]) -> list[Number]:
     """The inverse of `linear`. The first size isn't used."""
     found: list[Number] = []
     for size in reversed(sizes[1:]):
-        found.append(rem(number, size))
-        number = div(number, size)
+        found.append(emit.rem(number, size))
+        number = emit.div(number, size)
     return [*([number] if sizes else []), *reversed(found)]
 
 
-def applied(expression: ir.AffineExpr, loops: Sequence[Number]) -> Number:
-    """The value of an affine expression without symbols, whose operands aren't negative where it divides."""
+_BINARY = {
+    ir.AffineAddExpr: emit.add,
+    ir.AffineMulExpr: emit.mul,
+    ir.AffineFloorDivExpr: emit.div,
+    ir.AffineCeilDivExpr: emit.ceil_div,
+    ir.AffineModExpr: emit.rem,
+}
+
+
+def applied(
+    expression: ir.AffineExpr,
+    loops: Sequence[Number],
+    symbols: Sequence[Number] = (),
+    binary: Mapping[Any, Callable[[Number, Number], Number]] = _BINARY,
+) -> Number:
+    """The value of an affine expression, whose operands aren't negative where it divides. Raises
+    UnknownSizeError for one with other symbols.
+    """
     if (loop := mlir.cast(ir.AffineDimExpr, expression)) is not None:
         return loops[loop.position]
+    if (symbol := mlir.cast(ir.AffineSymbolExpr, expression)) is not None and symbols:
+        return symbols[symbol.position]
     if (number := mlir.cast(ir.AffineConstantExpr, expression)) is not None:
         return int(number.value)
-    for kind, function in _BINARY.items():
-        if (binary := mlir.cast(kind, expression)) is not None:
-            return function(applied(binary.lhs, loops), applied(binary.rhs, loops))
+    for kind, function in binary.items():
+        if (each := mlir.cast(kind, expression)) is not None:
+            return function(*(applied(side, loops, symbols, binary) for side in (each.lhs, each.rhs)))
     raise UnknownSizeError(f"the value of {expression}, which has symbols")
-
-
-def _ceil_div(a: Number, b: Number) -> Number:
-    return div(add(a, sub(b, 1)), b)
-
-
-_BINARY = {
-    ir.AffineAddExpr: add,
-    ir.AffineMulExpr: mul,
-    ir.AffineFloorDivExpr: div,
-    ir.AffineCeilDivExpr: _ceil_div,
-    ir.AffineModExpr: rem,
-}

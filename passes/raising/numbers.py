@@ -5,7 +5,7 @@ from typing import Any
 
 from weft import mlir
 from weft.mlir import ir
-from weft.passes.plain.indices import Sizes, UnknownSizeError
+from weft.passes.plain.indices import Sizes, UnknownSizeError, applied
 from weft.passes.raising.expressions import Unraisable
 
 Number = Any
@@ -122,18 +122,16 @@ def _compared(name: str, a: Number, b: Number) -> Number:
     return name, a, b
 
 
-class _Arithmetic:
-    """Builds numbers."""
+def _sum(a: Number, b: Number) -> Number:
+    return a + b if isinstance(a, int) and isinstance(b, int) else ("addi", a, b)
 
-    def add(self, a: Number, b: Number) -> Number:
-        return a + b if isinstance(a, int) and isinstance(b, int) else ("addi", a, b)
 
-    def product(self, numbers: Sequence[Number]) -> Number:
-        total: Number = 1
-        for each in numbers:
-            both = isinstance(total, int) and isinstance(each, int)
-            total = total * each if both else each if total == 1 else ("muli", total, each)
-        return total
+def _product(numbers: Sequence[Number]) -> Number:
+    total: Number = 1
+    for each in numbers:
+        both = isinstance(total, int) and isinstance(each, int)
+        total = total * each if both else each if total == 1 else ("muli", total, each)
+    return total
 
 
 def _op(value: ir.Value) -> ir.OpView:
@@ -145,7 +143,7 @@ class Numbers:
 
     def __init__(self, arguments: Mapping[ir.Value, int]) -> None:
         self._arguments = arguments
-        self._sizes = Sizes(self._leaf, self.of, _Arithmetic())
+        self._sizes = Sizes(self._leaf, self.of, _sum, _product)
 
     def shape(self, tensor: ir.Value) -> tuple[Number, ...]:
         """The sizes of a tensor. Raises Unraisable where they depend on more than the arguments' sizes."""
@@ -183,8 +181,8 @@ class Numbers:
         if op.name in ("tensor.dim", "memref.dim") and isinstance(mlir.constant(op.operands[1]), int):
             return self.size(op.operands[0], mlir.constant(op.operands[1]))
         if op.name == "affine.apply":
-            loops = [self.of(each) for each in op.operands]
-            return _applied(op.attributes["map"].value, loops, op)
+            loops, each = [self.of(each) for each in op.operands], op.attributes["map"].value
+            return applied(each.results[0], loops[: each.n_dims], loops[each.n_dims :], _AFFINE)
         if op.name == "arith.cmpi" and op.attributes["predicate"].value < len(_PREDICATES):
             operands = [self.of(each) for each in op.operands]
             return _compared(_PREDICATES[op.attributes["predicate"].value], *operands)
@@ -200,25 +198,12 @@ class Numbers:
 
 
 _AFFINE = {
-    ir.AffineAddExpr: "addi",
-    ir.AffineMulExpr: "muli",
-    ir.AffineFloorDivExpr: "floordivsi",
-    ir.AffineCeilDivExpr: "ceildivsi",
-    ir.AffineModExpr: "remui",
+    kind: lambda a, b, name=name: (name, a, b)
+    for kind, name in (
+        (ir.AffineAddExpr, "addi"),
+        (ir.AffineMulExpr, "muli"),
+        (ir.AffineFloorDivExpr, "floordivsi"),
+        (ir.AffineCeilDivExpr, "ceildivsi"),
+        (ir.AffineModExpr, "remui"),
+    )
 }
-
-
-def _applied(each: ir.AffineMap, operands: Sequence[Number], op: ir.OpView) -> Number:
-    def visit(expression: ir.AffineExpr) -> Number:
-        if (loop := mlir.cast(ir.AffineDimExpr, expression)) is not None:
-            return operands[loop.position]
-        if (symbol := mlir.cast(ir.AffineSymbolExpr, expression)) is not None:
-            return operands[each.n_dims + symbol.position]
-        if (number := mlir.cast(ir.AffineConstantExpr, expression)) is not None:
-            return int(number.value)
-        for kind, name in _AFFINE.items():
-            if (binary := mlir.cast(kind, expression)) is not None:
-                return name, visit(binary.lhs), visit(binary.rhs)
-        raise Unraisable(f"isn't a number that the host computes: {expression}", op)
-
-    return visit(each.results[0])
