@@ -1,10 +1,11 @@
 """Reads functions on tensors of which plain kernels compute what no product does."""
 
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from weft import mlir
 from weft.mlir import ir
-from weft.passes.plain.elements import COMPUTED, maps_of
+from weft.passes.plain.elements import COMPUTED, is_splat, maps_of
 from weft.passes.raising.expressions import (
     Buffer,
     Element,
@@ -17,10 +18,22 @@ from weft.passes.raising.expressions import (
     leaves,
 )
 from weft.passes.raising.numbers import Numbers
-from weft.passes.raising.plain import Plain, collected, widened_from
+from weft.passes.raising.plain import Plain, inner, tensors_of, widened_from
 from weft.passes.raising.reading import Reader, shape_of, whole
 from weft.passes.raising.steps import Steps
 
+# What costs little more to compute again than to read.
+_VIEWS = (
+    *("tensor.empty", "bufferization.alloc_tensor", "arith.constant", "tensor.splat", "tensor.from_elements"),
+    *(
+        "tensor.cast",
+        "tensor.expand_shape",
+        "tensor.collapse_shape",
+        "tensor.reshape",
+        "tensor.extract_slice",
+    ),
+    *("linalg.fill", "linalg.broadcast", "linalg.transpose"),
+)
 _RESHAPES = ("tensor.expand_shape", "tensor.collapse_shape", "tensor.reshape")
 _NO_PRODUCT = "computes a result that contains no product"
 
@@ -115,12 +128,69 @@ class MixedReader(Reader):
         return self._plain(value)
 
     def _plain(self, value: ir.Value) -> Buffer:
-        reason = self._reasons[value]
+        return self._steps.plain(value, partial(self._collected, value))
 
-        def collect(d: Buffer) -> Plain:
-            return collected(value, d, reason, self, self._numbers, self._order)
+    def _collected(self, tensor: ir.Value, d: Buffer) -> Plain:
+        """The plain kernel that writes a tensor to `d`. Operands that it can't compute itself are written
+        before. Raises Unraisable for operations that no kernel computes.
+        """
+        root, reason, shape = tensor.owner, self._reasons[tensor], partial(self._numbers.shape, tensor)
+        if (buffer := self.in_memory(tensor)) is not None:
+            return Plain(d, tensor, {tensor: buffer}, (), reason.op, reason.message, shape())
+        _check(root)
+        group, inputs = {root}, dict[ir.Value, Buffer]()
+        pending = set(tensors_of(root, root))
+        while pending:
+            operand = max(pending, key=lambda each: self._order.get(each.owner, -1))
+            pending.remove(operand)
+            owner = operand.owner
+            if (buffer := self.in_memory(operand)) is not None:
+                inputs[operand] = buffer
+            elif self._fuses(operand, root, group) and (
+                (buffer := self.as_product(operand, owner, group)) is None
+            ):
+                _check(owner)
+                group.add(owner)
+                pending |= set(tensors_of(owner, root)) - inputs.keys()
+            else:
+                inputs[operand] = buffer or self.needed(operand, owner, group)
+        ops = tuple(sorted(group, key=self._order.__getitem__))
+        made = Plain(d, tensor, inputs, ops, root, reason.message, shape())
+        for op in ops:
+            inside = inner(op)
+            for value in (value for each in mlir.within(op) for value in each.operands):
+                of_region = isinstance(value.owner, ir.Block) and value.owner != self._block
+                if value.owner not in inside and not of_region:
+                    self._add_scalar(value, made)
+        return made
 
-        return self._steps.plain(value, collect)
+    def _fuses(self, value: ir.Value, root: ir.OpView, group: set[ir.OpView]) -> bool:
+        """Whether a kernel computes a tensor's elements where it needs them."""
+        owner = value.owner
+        if owner.name in _VIEWS or widened_from(value) is not None:
+            return True
+        if not (self.is_elementwise(owner) or owner.name in COMPUTED):
+            return False
+        if any(use.owner not in group and not _in_group(use.owner, group) for use in value.uses):
+            return False
+        return self.is_elementwise(root) or root.name in COMPUTED or _once(root)
+
+    def _add_scalar(self, value: ir.Value, made: Plain) -> None:
+        """Adds what a kernel gets from the host, and tensors of which single elements are read."""
+        if isinstance(value.type, ir.ShapedType) or value in made.scalars:
+            return
+        if isinstance(value.owner, ir.Block):
+            made.scalars[value] = self._numbers.of(value)
+            return
+        op = value.owner
+        if op.name == "tensor.dim":
+            if op.operands[0] not in made.inputs:
+                made.scalars[value] = self._numbers.of(value)
+            return
+        if op.name == "tensor.extract":
+            made.inputs.setdefault(op.operands[0], self.needed(op.operands[0], op, set()))
+        for operand in op.operands:
+            self._add_scalar(operand, made)
 
     def _remember(self, value: ir.Value, buffer: Buffer, within: set[ir.OpView]) -> Buffer:
         """Reads a tensor from memory from here on. Raises RestartError where operations have read it."""
@@ -191,6 +261,34 @@ def _leaves(expression: Expression) -> list[Expression]:
     for leaf in leaves(expression):
         found += _leaves(leaf.inner) if isinstance(leaf, Reshaped) else [leaf]
     return found
+
+
+def _check(op: ir.OpView) -> None:
+    """Raises Unraisable for an operation that no plain kernel computes."""
+    if not _structured(op) and op.name not in COMPUTED:
+        raise Unraisable("isn't part of a product, and no plain kernel computes it", op)
+    if op.name == "arith.constant" and not is_splat(op.attributes["value"]):
+        raise Unraisable("is a constant of the module; make it an argument of the function", op)
+
+
+def _in_group(op: ir.OpView, group: set[ir.OpView]) -> bool:
+    """Whether an operation is in a region of one of the group."""
+    while op is not None and op.name != "func.func":
+        if op in group:
+            return True
+        op = op.parent
+    return False
+
+
+def _once(root: ir.OpView) -> bool:
+    """Whether a reduction reads each element once: all loops index the operand that it comes from."""
+    maps = mlir.indexing_maps(root)
+    return maps is not None and all(
+        len({str(x) for x in each.results if mlir.cast(ir.AffineDimExpr, x) is not None}) == each.n_dims
+        for operand, each in zip(root.operands, maps, strict=True)
+        if operand not in list(root.operands)[len(root.operands) - len(root.results) :]
+        and isinstance(operand.type, ir.RankedTensorType)
+    )
 
 
 def _structured(op: ir.Operation) -> bool:
