@@ -13,7 +13,7 @@ from weft.mlir import ir
 from weft.passes.analysis import uniformity
 from weft.passes.builders import warp_products
 from weft.passes.builders.warp_products import Product, tiles
-from weft.passes.registry.candidates import Candidate, Predicate, dispatch
+from weft.passes.registry.candidates import Candidate, dispatch, predicates
 from weft.passes.registry.pass_ import Pass, rewrite
 
 
@@ -100,8 +100,7 @@ def _beta(op: GemmOp) -> str | None:
 
 
 def _candidate(shape: str) -> Candidate:
-    factors = Predicate("alpha", _alpha), Predicate("beta", _beta)
-    form, types = partial(_form, shape=shape), _types(shape)
+    form, types, factors = partial(_form, shape=shape), _types(shape), predicates(_alpha, _beta)
     return Product(f"mma.sync {shape}", _steps(shape), form, types, mma.sync, others=factors).candidate()
 
 

@@ -26,7 +26,7 @@ from weft.passes.builders.fragment_registers import words_of
 from weft.passes.builders.instructions import LETTERS, assembly, join
 from weft.passes.builders.tf32 import to_tf32
 from weft.passes.builders.wgmma_operands import SharedOperand
-from weft.passes.registry.candidates import Candidate, Predicate, dispatch
+from weft.passes.registry.candidates import Candidate, dispatch, predicates
 from weft.passes.registry.pass_ import Pass, rewrite
 
 LOWERED = (GemmAsyncOp, WaitGemmOp, PinOp, ReadSumsOp, ClearSumsOp, AddProductsOp)
@@ -127,6 +127,10 @@ def _operand_a(op: GemmAsyncOp) -> str | None:
     if kind.layout.canonical() != layout.canonical():
         return f"needs A in registers in layout {layout}, got {kind.layout}"
     return None
+
+
+def _operand_b(op: GemmAsyncOp) -> str | None:
+    return _shared(op, "B", op.b)
 
 
 def _shared(op: GemmAsyncOp, name: str, value: ir.Value) -> str | None:
@@ -262,15 +266,8 @@ CANDIDATES = (
         "wgmma.mma_async",
         0,
         (
-            Predicate("accumulator_in_registers", _accumulator_in_registers),
-            Predicate("full_active_threads", _full_active_threads),
-            Predicate("types", _types),
-            Predicate("extents", _extents),
-            Predicate("own_memory", _own_memory),
-            Predicate("major", _major),
-            Predicate("accumulator", _accumulator),
-            Predicate("operand_a", _operand_a),
-            Predicate("operand_b", lambda op: _shared(op, "B", op.b)),
+            *predicates(_accumulator_in_registers, _full_active_threads, _types, _extents, _own_memory),
+            *predicates(_major, _accumulator, _operand_a, _operand_b),
         ),
         _multiply,
     ),

@@ -26,7 +26,7 @@ from weft.passes.builders.tcgen05_operands import (
     scale_size,
 )
 from weft.passes.builders.tcgen05_products import ACCUMULATORS, Product
-from weft.passes.registry.candidates import Candidate, Predicate
+from weft.passes.registry.candidates import Candidate, predicates
 
 PRIORITY = 10
 
@@ -130,11 +130,11 @@ def _product(op: GemmAsyncOp) -> Product:
     return Product(op, kind)
 
 
-def _form_is_legal(op: GemmAsyncOp) -> str | None:
+def _form(op: GemmAsyncOp) -> str | None:
     """Why the instruction isn't legal on this chip."""
     product = _product(op)
     family = _family(product)
-    verdict = family.judge(_form(product), _chip(op))
+    verdict = family.judge(_instruction(product), _chip(op))
     return None if verdict is None else f"{family.name} {verdict}"
 
 
@@ -226,7 +226,7 @@ def _fits(product: Product) -> bool:
     return isinstance(product.shared_a, SharedOperand)
 
 
-def _a(op: GemmAsyncOp) -> str | None:
+def _operand_a(op: GemmAsyncOp) -> str | None:
     product = _shaped(op)
     assert product is not None
     if product.memory_of_a == "shared":
@@ -240,7 +240,7 @@ def _a(op: GemmAsyncOp) -> str | None:
     return f"needs {what} in layout {product.layout_of_a(depth)}, got {op.a.type.layout}"
 
 
-def _b(op: GemmAsyncOp) -> str | None:
+def _operand_b(op: GemmAsyncOp) -> str | None:
     product = _shaped(op)
     assert product is not None
     return f"needs B in {product.shared_b}" if isinstance(product.shared_b, str) else None
@@ -258,7 +258,7 @@ def _scale_layouts(op: GemmAsyncOp) -> str | None:
     return None
 
 
-def _descriptor_is_legal(op: GemmAsyncOp) -> str | None:
+def _descriptor(op: GemmAsyncOp) -> str | None:
     """Why an instruction descriptor isn't legal."""
     product = _shaped(op)
     assert product is not None
@@ -277,7 +277,7 @@ def _family(product: Product) -> Any:
     return isa.MMA_WS if product.weight_stationary else isa.MMA
 
 
-def _form(product: Product) -> Any:
+def _instruction(product: Product) -> Any:
     """The instruction."""
     kind, group, memory = product.kind, product.group, product.memory_of_a
     collector = product.op.attribute("collector")
@@ -308,16 +308,16 @@ class _Issue:
 
     def __init__(self, product: Product) -> None:
         self._product, op = product, product.op
-        self._a, self._b = _operand_a(product), _SharedMemory(op.b, product.shared_b)
+        self._a, self._b = _reads_of_a(product), _SharedMemory(op.b, product.shared_b)
         self._d = tile.address(op.c)
         self._scales = [tile.address(each) for each in op.scales or ()]
         steps = range(len(product.steps))
         records = [product.descriptor(step) for step in steps]
         blocks = [product.block_of(step) if op.attribute("scale_block") else 0 for step in steps]
         keys = list(zip(records, blocks, strict=True))
-        built = {key: _descriptor(product, *key) for key in dict.fromkeys(keys)}
+        built = {key: _built_descriptor(product, *key) for key in dict.fromkeys(keys)}
         self._descriptors = [built[key] for key in keys]
-        axes = vars(_form(product))
+        axes = vars(_instruction(product))
         self._axes = {name: axes[name] for name in _ATTRIBUTES if name in axes}
 
     def __call__(self, i: int, j: int, step: int) -> None:
@@ -347,7 +347,7 @@ _ONE_ID = sum(field.put(1) for field in SCALED_FIELDS if field.name in ("a_scale
 """The bits of scale ids of 1 in an instruction descriptor."""
 
 
-def _descriptor(product: Product, record: Any, block: int) -> ir.Value:
+def _built_descriptor(product: Product, record: Any, block: int) -> ir.Value:
     """The instruction descriptor: a constant, unless N or the scale ids are known only at run time."""
     if product.op.number is not None:
         constant = tcgen05.block_scaled_descriptor(**vars(record))
@@ -363,7 +363,7 @@ def _descriptor(product: Product, record: Any, block: int) -> ir.Value:
     return arith.ori(emit.value(signed), arith.shli(product.op.n, emit.value(shift)))
 
 
-def _operand_a(product: Product) -> Callable[[int, int], Any]:
+def _reads_of_a(product: Product) -> Callable[[int, int], Any]:
     """The operand of instructions for A, by their number along M and their step along K."""
     if product.memory_of_a == "shared":
         shared = _SharedMemory(product.op.a, product.shared_a)
@@ -385,48 +385,21 @@ class _SharedMemory:
         return matrix_descriptors.advance(self._start, self._operand.units(row, k))
 
 
-_MEMORY = (
-    Predicate("accumulator_memory", _accumulator_memory),
-    Predicate("exec_scope", _exec_scope),
-    Predicate("memory_of_a", _memory_of_a),
-    Predicate("memory_of_b", _memory_of_b),
-)
-_PLAIN = (Predicate("unscaled", _unscaled), Predicate("types", _types))
+_MEMORY = predicates(_accumulator_memory, _exec_scope, _memory_of_a, _memory_of_b)
+_PLAIN = predicates(_unscaled, _types)
 _SHAPES = (
-    Predicate("form", _form_is_legal),
-    Predicate("accumulator_type", _accumulator_type),
-    Predicate("m", _m),
-    Predicate("n", _n),
-    Predicate("k", _k),
-    Predicate("mma_shape", _mma_shape),
-    Predicate("run_time_n", _run_time_n),
-    Predicate("accumulator_layout", _accumulator_layout),
-    Predicate("operand_a", _a),
-    Predicate("operand_b", _b),
+    *predicates(_form, _accumulator_type, _m, _n, _k, _mma_shape, _run_time_n, _accumulator_layout),
+    *predicates(_operand_a, _operand_b),
 )
-_DESCRIPTOR = Predicate("descriptor", _descriptor_is_legal)
-_MAY_MOVE_B = Predicate("not_weight_stationary", _not_weight_stationary)
+_SCALED = *predicates(_scaled, _scaled_types), *_SHAPES, *predicates(_scale_layouts)
+_DESCRIPTOR, _MAY_MOVE_B = predicates(_descriptor), predicates(_not_weight_stationary)
+_KEEPS_B = predicates(_weight_stationary)
 
-CANDIDATES = (
-    Candidate("tcgen05.mma", PRIORITY, (*_MEMORY, _MAY_MOVE_B, *_PLAIN, *_SHAPES, _DESCRIPTOR), _multiply),
-    Candidate(
-        "tcgen05.mma.block_scale",
-        PRIORITY,
-        (
-            *_MEMORY,
-            _MAY_MOVE_B,
-            Predicate("scaled", _scaled),
-            Predicate("scaled_types", _scaled_types),
-            *_SHAPES,
-            Predicate("scale_layouts", _scale_layouts),
-            _DESCRIPTOR,
-        ),
-        _multiply,
-    ),
-    Candidate(
-        "tcgen05.mma.ws",
-        PRIORITY,
-        (*_MEMORY, Predicate("weight_stationary", _weight_stationary), *_PLAIN, *_SHAPES, _DESCRIPTOR),
-        _multiply,
-    ),
+CANDIDATES = tuple(
+    Candidate(name, PRIORITY, (*_MEMORY, *others, *_DESCRIPTOR), _multiply)
+    for name, others in (
+        ("tcgen05.mma", (*_MAY_MOVE_B, *_PLAIN, *_SHAPES)),
+        ("tcgen05.mma.block_scale", (*_MAY_MOVE_B, *_SCALED)),
+        ("tcgen05.mma.ws", (*_KEEPS_B, *_PLAIN, *_SHAPES)),
+    )
 )

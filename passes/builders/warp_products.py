@@ -27,7 +27,7 @@ from weft.passes.builders import emit, fragment_registers
 from weft.passes.builders.fragment_registers import FragmentRegisters, register_map, words_of
 from weft.passes.builders.instructions import extract
 from weft.passes.builders.tf32 import to_tf32
-from weft.passes.registry.candidates import Candidate, Predicate
+from weft.passes.registry.candidates import Candidate, Predicate, predicates
 
 Gemm = GemmOp | GemmScaledOp
 Operands = Mapping[str, Any]
@@ -56,9 +56,7 @@ class Product:
             self.name,
             prod(self.steps),
             (
-                Predicate("register_scope", _register_scope),
-                Predicate("full_active_lanes", _full_active_lanes),
-                Predicate("no_replica", _no_replica),
+                *predicates(_register_scope, _full_active_lanes, _no_replica),
                 Predicate("types", self.types),
                 *self.others,
                 Predicate("extents", _extents(self.steps)),

@@ -140,15 +140,10 @@ class _Rewriter:
         if op.results:
             self._values[op.results[0]] = contents
 
-    def _dim(self, op: ir.OpView) -> None:
+    def _read(self, op: ir.OpView) -> None:
         operands = [self._value(each, op) for each in op.operands]
-        kinds = [op.results[0].type]
-        self._values[op.results[0]] = ir.Operation.create("tensor.dim", kinds, operands).result
-
-    def _load(self, op: ir.OpView) -> None:
-        operands = [self._value(each, op) for each in op.operands]
-        kinds = [op.results[0].type]
-        self._values[op.results[0]] = ir.Operation.create("tensor.extract", kinds, operands).result
+        name = {"memref.dim": "tensor.dim", "memref.load": "tensor.extract"}[op.name]
+        self._values[op.results[0]] = ir.Operation.create(name, [op.results[0].type], operands).result
 
     def _to_tensor(self, op: ir.OpView) -> None:
         self._values[op.results[0]] = self._value(op.operands[0], op)
@@ -190,8 +185,8 @@ _RULES: dict[str, Callable[[_Rewriter, Any], None]] = {
     "memref.expand_shape": _Rewriter._view,
     "memref.collapse_shape": _Rewriter._view,
     "memref.copy": _Rewriter._copy,
-    "memref.dim": _Rewriter._dim,
-    "memref.load": _Rewriter._load,
+    "memref.dim": _Rewriter._read,
+    "memref.load": _Rewriter._read,
     "bufferization.to_tensor": _Rewriter._to_tensor,
     "bufferization.to_buffer": _Rewriter._to_buffer,
     "bufferization.materialize_in_destination": _Rewriter._materialize,

@@ -25,6 +25,11 @@ class Predicate:
     holds: Callable[[Any], str | None]
 
 
+def predicates(*conditions: Callable[[Any], str | None]) -> tuple[Predicate, ...]:
+    """Predicates with the names of these functions."""
+    return tuple(Predicate(each.__name__.strip("_"), each) for each in conditions)
+
+
 @dataclass(frozen=True)
 class Candidate:
     """A way to lower an op: `lower` builds what replaces the op, and returns the new result."""
