@@ -1,6 +1,7 @@
 """The `tile` dialect: matrix products and copies over tiles with layouts, above any instruction.
 
-Its types, fragments and buffers, are those of `weft.dialects.tile_types`. Global operands are memrefs.
+Its types, fragments and buffers, are those of `weft.dialects.tile_types`. Global operands are memrefs. What
+is imported here is for users of the ops, too: all of the dialect under one name.
 """
 
 from typing import TYPE_CHECKING
@@ -59,59 +60,6 @@ from weft.dialects.tile_types import (
 from weft.dialects.tile_values import BroadcastOp, ConvertLayoutOp, CoordinateOp, ReduceOp
 from weft.isa.mma.matrix_moves import UNPACKED
 from weft.mlir import ir
-
-# What users of the ops need too: all of the dialect under one name.
-__all__ = [
-    "AddressOp",
-    "AllocOp",
-    "BroadcastOp",
-    "BufferType",
-    "ClaimOp",
-    "ConvertLayoutOp",
-    "CoordinateOp",
-    "CopyAsyncOp",
-    "CopyOp",
-    "CopyOutOp",
-    "CopyTmemOp",
-    "EpilogueOp",
-    "FragmentType",
-    "GemmOp",
-    "GemmScaledOp",
-    "LoadElementOp",
-    "MapType",
-    "MatmulOp",
-    "PeerOp",
-    "ReduceOp",
-    "RingType",
-    "SliceOp",
-    "StageOp",
-    "StoreElementOp",
-    "StoreOp",
-    "StoreRowOp",
-    "TeamOp",
-    "TensorMemoryOp",
-    "Tile",
-    "await_flag",
-    "epilogue",
-    "gemm",
-    "is_buffer",
-    "is_fragment",
-    "is_free",
-    "is_map",
-    "is_tensor_buffer",
-    "is_tile",
-    "load_element",
-    "matmul",
-    "query_cancel",
-    "reading",
-    "role",
-    "slice_type",
-    "stage_bytes",
-    "stage_type",
-    "store_element",
-    "tensor_memory",
-    "wait_gemm",
-]
 
 
 def _access_complaint(op: ir.OpView, fragment: ir.Value, ranks: tuple[int, ...] = (2,)) -> str | None:

@@ -19,29 +19,3 @@ from weft.dialects.schedule.wgmma import (
     barrier_bytes,
 )
 from weft.dialects.schedule.wmma import WmmaSchedule
-
-__all__ = [
-    "COPY",
-    "FAMILIES",
-    "GROUP_ROWS",
-    "MOST_RUNS",
-    "OTHER_REGISTERS",
-    "PROMOTED",
-    "STAGING_PARTS",
-    "SWIZZLES",
-    "AnySchedule",
-    "DirectSchedule",
-    "Schedule",
-    "Staging",
-    "TensorMemorySchedule",
-    "TmaMmaSchedule",
-    "Types",
-    "WarpgroupSchedule",
-    "WmmaSchedule",
-    "added_pieces",
-    "barrier_bytes",
-    "ceil_div",
-    "needed_chips",
-    "read_schedule",
-    "schedule_of",
-]
