@@ -77,13 +77,13 @@ class Cells:
 
 class Traffic(NamedTuple):
     """The registers of one instruction, as slots; `guard` is its predicate and whether that is negated.
-    `selects`, of selp: what it selects if its predicate is true, and if it is false, and the predicate.
-    `sources`: the registers that lanes don't read as their own, such as what shfl exchanges.
-    `stores`, of st: what it stores. `constant`, of ld: the kernel must not write what it reads (`.nc`).
-    `space`: that of ld and st. `spread`, of mma, ldmatrix and stmatrix: from which lanes of which registers
-    are marked, which lanes of the registers that it writes depend on these; instead of registers, ldmatrix
-    reads, and stmatrix writes as number `ROWS`, rows in memory by the lanes that have their addresses.
-    `spread_shared`: the same of wgmma.mma_async.
+    `pure`: it only computes registers of its own lane. `selects`, of selp: what it selects if its predicate
+    is true, and if it is false, and the predicate. `sources`: the registers that lanes don't read as their
+    own, such as what shfl exchanges. `stores`, of st: what it stores. `constant`, of ld: the kernel must not
+    write what it reads (`.nc`). `space`: that of ld and st. `spread`, of mma, ldmatrix and stmatrix: from
+    which lanes of which registers are marked, which lanes of the registers that it writes depend on these;
+    instead of registers, ldmatrix reads, and stmatrix writes as number `ROWS`, rows in memory by the lanes
+    that have their addresses. `spread_shared`: the same of wgmma.mma_async.
     """
 
     prefix: str
@@ -91,6 +91,7 @@ class Traffic(NamedTuple):
     reads: tuple[int, ...]
     writes: tuple[int, ...]
     guard: tuple[int, bool] | None
+    pure: bool = False
     selects: tuple[int, int, int] | None = None
     sources: tuple[tuple[int, Sources], ...] = ()
     stores: tuple[int, ...] = ()

@@ -149,11 +149,9 @@ class Waves:
         wave.watch = self.watch_of(wave)
         if self.compiled is not False:
             if self.seed is None and (wave.watch is None or isinstance(wave.watch, Sanitizer)):
-                wave.box_copies = Boxes(wave, at_once=bool(self.compiled))
-            wave.products = Products(wave, at_once=bool(self.compiled))
-        wave.mbarriers.calls = MbarrierCalls(wave)
-        if isinstance(wave.watch, Sanitizer):
-            wave.tensor_memory.calls = wave.watch.tensor
+                wave.jobs[Boxes] = Boxes(wave, at_once=bool(self.compiled))
+            wave.jobs[Products] = Products(wave, at_once=bool(self.compiled))
+        wave.jobs[MbarrierCalls] = MbarrierCalls(wave)
         return self._machine(wave), wave
 
     def _machine(self, wave: Wave) -> Machine:

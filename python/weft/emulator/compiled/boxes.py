@@ -329,6 +329,9 @@ class Boxes:
     # The copies
 
     def box(self, address: int, how: tuple[int, str]) -> Box | None:
+        """The box of a tensor map among the parameters, at a generic address, for copies of a rank in a mode.
+        None if the interpreter must copy.
+        """
         key = address, how
         if key not in self._boxes:
             begin, params = address - WINDOWS["param"], self._wave.memory.device.params
@@ -337,6 +340,9 @@ class Boxes:
         return self._boxes[key]
 
     def run(self, address: int, size: int) -> Box:
+        """Bytes of global memory, a multiple of 16 and at least 16, as a box of one dimension, until the next
+        call.
+        """
         self._bytes.set(address, size)
         return self._bytes
 
@@ -351,6 +357,10 @@ class Boxes:
         *,
         awaited: bool,
     ) -> bool:
+        """Copies a box at some coordinates, for a thread of warp `row`, into the shared memory of CTAs from
+        byte `begin` on, and signals the mbarrier of each. `marks`: the CTAs with their mbarriers. `awaited`:
+        one mbarrier signals all of it. False, and nothing has changed, if the interpreter must copy.
+        """
         wave = self._wave
         buffer = self._ready(row, box, writes=False)
         if buffer is None:
@@ -378,6 +388,7 @@ class Boxes:
         return True
 
     def store(self, row: int, box: Box, where: Sequence[int], cta: int, begin: int, line: int) -> bool:
+        """Copies from the shared memory of a CTA into a box, likewise."""
         wave, watch = self._wave, self._watch
         buffer = self._ready(row, box, writes=True) if box.stored else None
         if buffer is None:

@@ -389,7 +389,10 @@ def _function(name: str) -> Callable[[int], int]:
 
 
 class MbarrierCalls:
-    """The operations of one wave: see `Calls`."""
+    """The operations of one wave: those of an instruction on mbarriers at `offsets` in the wave's shared
+    memory, `[warps, 32]`. They change nothing and return None or False where something may be wrong, or for a
+    case that they don't know.
+    """
 
     def __init__(self, wave: Wave) -> None:
         self.wave, warps = wave, wave.warps
@@ -418,6 +421,7 @@ class MbarrierCalls:
         )
 
     def observe(self, lanes: Threads, offsets: Addresses, line: int) -> bool:
+        """All active lanes have seen that their phase is complete."""
         sanitizer = self._sanitizer
         if sanitizer is None or sanitizer.tracks_waits(line) or not self._begin(lanes):
             return False
@@ -426,6 +430,7 @@ class MbarrierCalls:
     def arrive(
         self, lanes: Threads, offsets: Addresses, counts: Array, sizes: Array, line: int
     ) -> Array | None:
+        """The active lanes expect `sizes` bytes and arrive `counts` times; returns the states from before."""
         if not self._begin(lanes):
             return None
         sanitizer = self._sanitizer
@@ -438,6 +443,9 @@ class MbarrierCalls:
         return states
 
     def commit(self, lanes: Threads, offsets: Addresses, masks: Array | None, line: int) -> bool:
+        """The units of the active lanes, which have completed all operations, arrive: at the mbarriers of the
+        CTAs in `masks`, or (None) at the addressed ones.
+        """
         if not self._begin(lanes, whole=False):
             return False
         if self._sanitizer is not None:

@@ -34,7 +34,7 @@ from weft.emulator.compiled.state import MOST_LOGGED, BlockPart, Field, Kind, Op
 from weft.emulator.decoding.blocks import Block
 from weft.emulator.decoding.program import Program
 from weft.emulator.decoding.table import Exchange
-from weft.emulator.instructions.warp import beyond_segment, named_lane
+from weft.emulator.numerics.shuffles import beyond_segment, named_lane
 from weft.emulator.sanitizer.dataflow import constant_loads, is_copy
 from weft.emulator.sanitizer.discards import discarding
 from weft.emulator.sanitizer.registers import Announcement

@@ -318,7 +318,7 @@ def _function() -> Callable[[int, int], int]:
 
 
 class Products:
-    """See `running.product_code.ProductCode`. `at_once`: all products are worth code."""
+    """The products of one wave. `at_once`: all are worth code."""
 
     def __init__(self, wave: Wave, *, at_once: bool = False) -> None:
         self._watch, self._at_once = wave.watch, at_once
@@ -326,6 +326,9 @@ class Products:
         self._ready: dict[ProductKind, _Function] = {}
 
     def product(self, kind: ProductKind, times: int) -> Run | None:
+        """The code for products of a kind, of which so many are wanted now; None if it isn't worth it yet, or
+        if there is none.
+        """
         known = self._ready.get(kind)
         if known is not None:
             return known.run
@@ -339,9 +342,13 @@ class Products:
         return made.run
 
     def prepared(self, proxy: str, reads: tuple[Read, ...]) -> Lists | None:
+        """What `reads` needs; it doesn't keep the matrices."""
         return None if self._reads is None else self._reads.prepared(proxy, reads)
 
     def reads(self, prepared: Lists | None, line: int) -> bool:
+        """Reports to the sanitizer that asynchronous units read shared memory. False if a rule may be broken,
+        so that the interpreter must make the whole instruction.
+        """
         if self._reads is None or prepared is None:
             return self._watch is None
         return self._reads.record(prepared, line)

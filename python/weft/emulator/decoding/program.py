@@ -443,9 +443,9 @@ class Program:
         if instruction.guard is not None:
             guard = op.source(instruction.guard, PRED), instruction.negated
         line = instruction.location.line
-        registers = tuple(op.reads), tuple(op.writes), guard, op.selects, tuple(op.sources)
-        spread = op.spread, op.spread_shared
-        traffic = Traffic(prefix, line, *registers, op.stores, op.constant, op.space, *spread)
+        registers = tuple(op.reads), tuple(op.writes), guard, prefix in self._table.pure, op.selects
+        what = tuple(op.sources), op.stores, op.constant, op.space
+        traffic = Traffic(prefix, line, *registers, *what, spread=op.spread, spread_shared=op.spread_shared)
         block.traffic.append(traffic)
         if isinstance(decoded, Collective):
             block.members, block.whole = decoded.members, decoded.members is None

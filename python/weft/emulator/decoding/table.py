@@ -83,20 +83,27 @@ def _register(decoders: dict[str, _Decoder], opcodes: Sequence[str]) -> Callable
 
 
 class Table:
-    """Decoders by opcode prefix; `find` takes the longest prefix of an opcode that has one."""
+    """Decoders by opcode prefix; `find` takes the longest prefix of an opcode that has one. `pure`: all of
+    them only compute registers of their own lane.
+    """
 
-    def __init__(self, *parts: "Table") -> None:
+    def __init__(self, *parts: "Table", pure: bool = False) -> None:
         self.steps: dict[str, StepDecoder] = {}
         self.floats: dict[str, StepDecoder] = {}
         self.collectives: dict[str, CollectiveDecoder] = {}
         self.ends: dict[str, EndDecoder] = {}
         self.waits: set[str] = set()
+        self._is_pure = pure
+        self.pure: set[str] = set()
+        """The opcodes that only compute registers of their own lane."""
         for part in parts:
             self.steps |= part.steps
             self.floats |= part.floats
             self.collectives |= part.collectives
             self.ends |= part.ends
             self.waits |= part.waits
+            if part._is_pure:
+                self.pure |= part.steps.keys() | part.floats.keys()
 
     def step(self, *opcodes: str) -> Callable[[StepDecoder], StepDecoder]:
         """Registers the decoder of ordinary instructions."""

@@ -10,7 +10,7 @@ from weft.emulator.decoding.table import Step, Table, compute, compute_many, com
 from weft.emulator.numerics.floats import each_exactly
 from weft.emulator.reading.syntax import B32, PRED, U32, Array, Integer, Type
 
-table = Table()
+table = Table(pure=True)
 _BITS = "b16 b32 b64"
 _LOGIC = {"and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}
 

@@ -9,7 +9,7 @@ from weft.emulator.decoding.table import Step, Table, compute, compute_many, com
 from weft.emulator.numerics.floats import flush
 from weft.emulator.reading.syntax import PRED, TYPES, Array, Bools, Type
 
-table = Table()
+table = Table(pure=True)
 _SCALARS = "b16 b32 b64 u16 u32 u64 s16 s32 s64 f16 bf16 f32 f64"
 _ALL = _SCALARS + " f16x2 bf16x2"
 Compare = Callable[[Array, Array], Bools]

@@ -27,7 +27,7 @@ from weft.emulator.numerics.floats import (
 )
 from weft.emulator.reading.syntax import TYPES, U32, Array, Type
 
-table = Table()
+table = Table(pure=True)
 _HALVES = ("f16x2", "bf16x2")
 _SCALED = "scaled::n2::ue8m0"
 F32 = TYPES["f32"]

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from weft.emulator.compiled.boxes import Boxes
 from weft.emulator.decoding.decode import AddressOf, Op
 from weft.emulator.decoding.table import Step, Table, notify
 from weft.emulator.errors import Fault
@@ -20,7 +21,6 @@ from weft.emulator.instructions.one_thread import address, by_code, in_shared, m
 from weft.emulator.memory.mbarrier import Key
 from weft.emulator.memory.segments import Segment
 from weft.emulator.reading.syntax import STORAGE, TYPES, U32, U64, Bools, Integer, Name, Type
-from weft.emulator.running.function_code import BoxCopies
 from weft.emulator.running.lanes import Lanes
 from weft.emulator.running.wave import Wave
 from weft.emulator.watch import CHUNK, Chunks, UnitAccess, Watch
@@ -267,7 +267,7 @@ def copy(op: Op) -> Step:
     ignored = [op.source(3 + n, U32) for n in range(lenient)]
     source = op.address(1, "global") if ends.source == "global" else SharedAddress(op, 1)
 
-    def quick(copies: BoxCopies, wave: Wave, row: int, lane: int) -> bool:
+    def quick(copies: Boxes, wave: Wave, row: int, lane: int) -> bool:
         if isinstance(source, SharedAddress) or lenient:
             return False
         place, mark = target.of_one(wave, row, lane), barrier.of_one(wave, row, lane)
@@ -385,7 +385,7 @@ def _from_shared(
 def _to_global(op: Op, size: int, mask: int, line: int, write: Write) -> Step:
     target, source = op.address(0, "global"), SharedAddress(op, 1)
 
-    def quick(copies: BoxCopies, wave: Wave, row: int, lane: int) -> bool:
+    def quick(copies: Boxes, wave: Wave, row: int, lane: int) -> bool:
         place, begin = source.of_one(wave, row, lane), address(target, wave, row, lane)
         count = wave.regs[size].item(row, lane)
         if place is None or not count or (count | begin | place[1]) % _ALIGN:

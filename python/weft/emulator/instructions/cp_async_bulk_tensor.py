@@ -9,6 +9,7 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
+from weft.emulator.compiled.boxes import Boxes
 from weft.emulator.decoding.decode import AddressOf, Op
 from weft.emulator.decoding.table import Collective, Step, Table
 from weft.emulator.instructions import cp_async_bulk
@@ -32,7 +33,6 @@ from weft.emulator.memory import tensor_map
 from weft.emulator.memory.segments import WINDOWS
 from weft.emulator.memory.tensor_map import Box, Numbers, Taken
 from weft.emulator.reading.syntax import TYPES, U32, U64, Address, Array, Integer, Vector
-from weft.emulator.running.function_code import BoxCopies
 from weft.emulator.running.lanes import Lanes
 from weft.emulator.running.wave import Wave
 from weft.emulator.watch import CHUNK, Chunks
@@ -168,7 +168,7 @@ class MapOperand:
         """`[warps, 32, coordinates]`."""
         return np.stack([lanes.read(slot).view(np.int32) for slot in self._slots], axis=-1)
 
-    def box(self, copies: BoxCopies, wave: Wave, row: int, lane: int) -> Box | None:
+    def box(self, copies: Boxes, wave: Wave, row: int, lane: int) -> Box | None:
         """The box of one thread's map, if code of the host may copy it."""
         return copies.box(address(self.address, wave, row, lane), self._how)
 
@@ -365,7 +365,7 @@ def copy(op: Op) -> Step:
     ctas = op.source(3 + shifted, TYPES["u16"]) if multicast else 0
     line = op.line
 
-    def quick(copies: BoxCopies, wave: Wave, row: int, lane: int) -> bool:
+    def quick(copies: Boxes, wave: Wave, row: int, lane: int) -> bool:
         box, place = tensor.box(copies, wave, row, lane), target.of_one(wave, row, lane)
         mark = barrier.of_one(wave, row, lane)
         if box is None or place is None or mark is None or place[1] % _BOX_ALIGN:
@@ -423,7 +423,7 @@ def _store(
     op.count(2 + hinted)
     source, line = SharedAddress(op, 1), op.line
 
-    def quick(copies: BoxCopies, wave: Wave, row: int, lane: int) -> bool:
+    def quick(copies: Boxes, wave: Wave, row: int, lane: int) -> bool:
         box, place = tensor.box(copies, wave, row, lane), source.of_one(wave, row, lane)
         if box is None or place is None or place[1] % _BOX_ALIGN:
             return False

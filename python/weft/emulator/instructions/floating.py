@@ -27,7 +27,7 @@ from weft.emulator.numerics.floats import (
 )
 from weft.emulator.reading.syntax import TYPES, Array
 
-table = Table()
+table = Table(pure=True)
 ROUNDINGS = ("rn", "rz", "rm", "rp")
 _LEAST = {"f16": (0x0400, 2.0**-14), "f32": (0x00800000, 2.0**-126)}
 """The bits and the value of the least normal number of formats that have .ftz."""

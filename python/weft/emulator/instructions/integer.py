@@ -9,7 +9,7 @@ from weft.emulator.decoding.table import Step, Table, compute, computing
 from weft.emulator.reading.syntax import PRED, STORAGE, TYPES, U32, Array, Type
 from weft.emulator.running.lanes import Lanes
 
-table = Table()
+table = Table(pure=True)
 _INTEGERS = "u16 u32 u64 s16 s32 s64"
 _PACKED = "u16x2 s16x2 u8x4 s8x4"
 _WIDER = {16: 32, 32: 64}

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from weft.emulator.compiled.mbarriers import MbarrierCalls
 from weft.emulator.decoding.decode import AddressOf, Op
 from weft.emulator.decoding.table import End, Step, Table, computing
 from weft.emulator.memory.mbarrier import PENDING_SHIFT, TEST_TICKS, WAIT_TICKS, Arrival, Key, pending_of
@@ -131,7 +132,7 @@ def arrive(op: Op) -> Step:
 
     def run(lanes: Lanes) -> None:
         counts, sizes, offsets = lanes.read(count), lanes.read(tx), barrier.offsets(lanes)
-        calls = lanes.wave.mbarriers.calls if plain else None
+        calls: MbarrierCalls | None = lanes.wave.jobs.get(MbarrierCalls) if plain else None
         states = calls.arrive(lanes, offsets, counts, sizes, line) if calls is not None else None
         if states is None:
             states = np.zeros((lanes.warps, 32), np.uint64)
@@ -200,7 +201,8 @@ def wait(op: Op) -> End:
 
     def observe(lanes: Lanes, offsets: Addresses, done: Bools) -> None:
         """The lanes that are `done` have seen that their phase is complete."""
-        watch, calls = lanes.wave.watch, lanes.wave.mbarriers.calls
+        watch = lanes.wave.watch
+        calls: MbarrierCalls | None = lanes.wave.jobs.get(MbarrierCalls)
         if watch is None or not done.any():
             return
         seen = lanes if np.count_nonzero(done) == lanes.active else lanes.narrowed(done)

@@ -22,7 +22,7 @@ from weft.emulator.reading.syntax import (
 from weft.emulator.running import special
 from weft.emulator.running.lanes import Lanes
 
-table = Table()
+table = Table(pure=True)
 _SPACES = ("global", "shared", "shared::cta", "shared::cluster", "local", "const", "param", "param::entry")
 
 

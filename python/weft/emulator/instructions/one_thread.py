@@ -2,15 +2,15 @@
 
 from collections.abc import Callable
 
+from weft.emulator.compiled.boxes import Boxes
 from weft.emulator.decoding.decode import AddressOf
 from weft.emulator.decoding.table import Step
 from weft.emulator.memory.mbarrier import Key
 from weft.emulator.memory.segments import RANK_SHIFT, WINDOWS
-from weft.emulator.running.function_code import BoxCopies
 from weft.emulator.running.lanes import Lanes
 from weft.emulator.running.wave import Wave
 
-Quick = Callable[[BoxCopies, Wave, int, int], bool]
+Quick = Callable[[Boxes, Wave, int, int], bool]
 """Copies for a thread, by its row and lane. False: it has changed nothing, and the interpreter must copy."""
 _MASKS = {True: (1 << 32) - 1, False: (1 << 64) - 1}
 _OFFSET = (1 << RANK_SHIFT) - 1
@@ -22,7 +22,7 @@ def by_code(quick: Quick, step: Step) -> Step:
 
     def run(lanes: Lanes) -> None:
         wave = lanes.wave
-        copies = wave.box_copies
+        copies: Boxes | None = wave.jobs.get(Boxes)
         if copies is None:
             step(lanes)
             return

@@ -4,20 +4,22 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import chain
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
+from weft.emulator.compiled.products import Lists, Products
 from weft.emulator.errors import Fault
 from weft.emulator.instructions.tcgen05_matrices import Product, Scales
 from weft.emulator.instructions.tcgen05_order import PROXY
-from weft.emulator.memory.tensor_memory import Calls, Touch
+from weft.emulator.memory.tensor_memory import Touch
 from weft.emulator.numerics.arithmetic import decode, powers
 from weft.emulator.numerics.floats import Doubles
 from weft.emulator.reading.syntax import Array
-from weft.emulator.running.function_code import Job, Numbers, Places, ProductCode, ProductKind, Read, Run
+from weft.emulator.running.function_code import Job, Numbers, Places, ProductKind, Read, Run
 from weft.emulator.running.lanes import Lanes
 from weft.emulator.running.wave import Wave
+from weft.emulator.sanitizer.checker import Sanitizer
 from weft.emulator.watch import Cells
 from weft.isa.tcgen05.descriptors import BlockScaledDescriptor
 from weft.isa.tcgen05.pipelining import SCALE, D, Use
@@ -87,11 +89,11 @@ class _Batch:
     runs: tuple[tuple[Run, int, Numbers], ...]
     places: tuple[tuple[Places, ...], ...]
     reads: tuple[Read, ...]
-    lists: Any
+    lists: Lists | None
     touches: tuple[Touch, ...]
     scaled: tuple[tuple[Scales, Array, Doubles], ...]
 
-    def run(self, code: ProductCode, calls: Calls | None, line: int) -> bool:
+    def run(self, code: Products, watch: Sanitizer | None, line: int) -> bool:
         """Computes the products. False, and nothing has changed, if the interpreter must do it."""
         for scales, memory, to in self.scaled:
             codes = scales.codes(memory)
@@ -100,7 +102,7 @@ class _Batch:
             to[...] = _table(scales.type)[:, codes[0]]
         if not code.reads(self.lists, line):
             return False
-        if calls is not None and not calls.record(self.touches, line):
+        if watch is not None and not watch.tensor.record(self.touches, line):
             return False
         for run, address, jobs in self.runs:
             run(address, len(jobs))
@@ -120,20 +122,23 @@ class Quick:
         nothing has changed, if the interpreter must do it.
         """
         wave = lanes.wave
-        code, calls = wave.products, wave.tensor_memory.calls
-        if code is None or (calls is None and wave.watch is not None):
+        code: Products | None = wave.jobs.get(Products)
+        watch = wave.watch if isinstance(wave.watch, Sanitizer) else None
+        if code is None or watch is not wave.watch:
             return False
         known: dict[Hashable, _Batch] = wave.jobs.setdefault(self, {})
         key = tuple([held for _, held in threads])
         batch = known.get(key)
         if batch is None:
-            batch = self._batch(lanes, threads, values())
+            batch = self._batch(code, lanes, threads, values())
             if batch is None:
                 return False
             _put(known, key, batch)
-        return batch.run(code, calls, self.line)
+        return batch.run(code, watch, self.line)
 
-    def _batch(self, lanes: Lanes, threads: Sequence[Thread], values: dict[str, Array]) -> _Batch | None:
+    def _batch(
+        self, code: Products, lanes: Lanes, threads: Sequence[Thread], values: dict[str, Array]
+    ) -> _Batch | None:
         wave, found = lanes.wave, dict[_Template, list[int]]()
         memory = wave.memory
         shape = memory.shared_size, memory.shared_stride, wave.launch.arithmetic, wave.launch.cluster_size
@@ -149,7 +154,7 @@ class Quick:
                     return None
                 _put(self._templates, key, template)
             found.setdefault(template, []).append(row)
-        return _batch(wave, found)
+        return _batch(code, wave, found)
 
 
 def _put(known: dict[Hashable, _T], key: Hashable, value: _T) -> None:
@@ -158,10 +163,9 @@ def _put(known: dict[Hashable, _T], key: Hashable, value: _T) -> None:
     known[key] = value
 
 
-def _batch(wave: Wave, found: Mapping[_Template, Sequence[int]]) -> _Batch | None:
+def _batch(code: Products, wave: Wave, found: Mapping[_Template, Sequence[int]]) -> _Batch | None:
     """The products of warps in a wave. None if they aren't worth code, or may depend on each other."""
-    ctas, code = wave.cta_of_row, wave.products
-    assert code is not None
+    ctas = wave.cta_of_row
     firsts = {
         each: tuple([cta - cta % each.ranks for cta in ctas[rows].tolist()]) for each, rows in found.items()
     }

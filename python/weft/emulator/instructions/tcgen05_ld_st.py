@@ -25,6 +25,7 @@ from weft.emulator.memory.tensor_memory import COLUMN_MASK, Numbers, Touch, chec
 from weft.emulator.numerics.arithmetic import decode
 from weft.emulator.reading.syntax import TYPES, Array
 from weft.emulator.running.lanes import Lanes
+from weft.emulator.sanitizer.checker import Sanitizer
 from weft.emulator.watch import Cells as Rectangle
 from weft.emulator.watch import UnitAccess
 from weft.isa.family import Registers, ptx_registers
@@ -146,7 +147,7 @@ def _notify(lanes: Lanes, kind: str, form: Any, lane: Numbers, column: Numbers, 
     if watch is None:
         return
     unit = "tcgen05.ld" if kind == "load" else "tcgen05.st"
-    ctas, calls = wave.cta_of_row[rows], wave.tensor_memory.calls
+    ctas = wave.cta_of_row[rows]
     cells: list[Any]
     if form.shape == "32x32b" and lanes.mask is None:
         firsts = zip(lane[:, 0, 0].tolist(), column[:, 0, 0].tolist(), strict=True)
@@ -155,7 +156,7 @@ def _notify(lanes: Lanes, kind: str, form: Any, lane: Numbers, column: Numbers, 
         for at, (warp, each) in enumerate(zip(wave.warp_of_row[rows].tolist(), cells, strict=True)):
             same[warp, each].append(at)
         touches = [Touch(kind, unit, ctas[at], each, rows[at]) for (_, each), at in same.items()]
-        if calls is not None and kind == "load" and calls.record(touches, line):
+        if isinstance(watch, Sanitizer) and kind == "load" and watch.tensor.record(touches, line):
             return
     else:
         cells = list((lane << LANE_SHIFT | column).reshape(len(rows), -1))

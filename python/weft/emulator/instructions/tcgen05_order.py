@@ -12,6 +12,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from weft.emulator.compiled.mbarriers import MbarrierCalls
 from weft.emulator.decoding.decode import Op
 from weft.emulator.decoding.table import Collective, End, Step, Table, notify
 from weft.emulator.errors import Fault
@@ -197,7 +198,7 @@ def commit(op: Op) -> Step:
 
     def run(lanes: Lanes) -> None:
         masks, wave, offsets = lanes.read(mask) if mask else None, lanes.wave, barrier.offsets(lanes)
-        calls = wave.mbarriers.calls if wave.random is None else None
+        calls: MbarrierCalls | None = wave.jobs.get(MbarrierCalls) if wave.random is None else None
         if calls is not None and calls.commit(lanes, offsets, masks, line):
             return
         for cta, offset, arriving in targets(lanes, offsets):

@@ -14,7 +14,7 @@ from weft.emulator.decoding.table import Step, Table, compute
 from weft.emulator.instructions.compare import ORDERED
 from weft.emulator.reading.syntax import U32, Array, Name, Negative, Operand, Type
 
-table = Table()
+table = Table(pure=True)
 Function = Callable[[Array, Array], Array]
 _FUNCTIONS: dict[str, Function] = {
     "vadd": np.add,

@@ -1,7 +1,7 @@
 """Instructions by which the lanes of a warp exchange values."""
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -9,6 +9,7 @@ import numpy.typing as npt
 from weft.emulator.decoding.decode import Op
 from weft.emulator.decoding.table import Collective, Exchange, Step, Table
 from weft.emulator.numerics.floats import canonical
+from weft.emulator.numerics.shuffles import beyond_segment, named_lane
 from weft.emulator.reading.syntax import B32, PRED, U32, Array, Bools, Operand
 from weft.emulator.running.lanes import Lanes
 from weft.emulator.watch import Watch
@@ -17,7 +18,6 @@ table = Table()
 _LANE = np.arange(32, dtype=np.int64)
 _BIT = np.uint32(1) << np.arange(32, dtype=np.uint32)
 _EVERY = np.uint32(0xFFFFFFFF)
-_Lane = TypeVar("_Lane", int, npt.NDArray[np.int64])
 
 
 def ballot(votes: Bools) -> Array:
@@ -27,25 +27,6 @@ def ballot(votes: Bools) -> Array:
 
 def _optional(op: Op, operand: Operand | None) -> int:
     return op.slots.scrap(PRED) if operand is None else op.destination(operand, PRED)
-
-
-def named_lane(lane: _Lane, distance: _Lane, control: _Lane, mode: str) -> _Lane:
-    """The lane that a lane of a shuffle names. Lanes are numbers in compiled code, otherwise arrays."""
-    if mode == "up":
-        return lane - distance
-    if mode == "down":
-        return lane + distance
-    if mode == "bfly":
-        return lane ^ distance
-    segment = control >> 8 & 31
-    return lane & segment | distance & ~segment
-
-
-def beyond_segment(lane: _Lane, named: _Lane, control: _Lane, mode: str) -> _Lane:
-    """How far the lane that a lane names is beyond the end of its segment; inside, it is 0 or less."""
-    segment = control >> 8 & 31
-    end = lane & segment | control & 31 & ~segment
-    return end - named if mode == "up" else named - end
 
 
 @table.collective("shfl.sync")

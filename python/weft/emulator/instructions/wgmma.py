@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.emulator.compiled.products import Lists, Products
 from weft.emulator.decoding.decode import Op
 from weft.emulator.decoding.table import Collective, Table, notify
 from weft.emulator.errors import Fault
@@ -25,7 +26,6 @@ from weft.emulator.running.function_code import (
     Job,
     Numbers,
     Places,
-    ProductCode,
     ProductKind,
     Read,
     RegisterBlock,
@@ -126,7 +126,7 @@ class _Prepared:
 
     jobs: Numbers
     reads: tuple[Read, ...]
-    lists: Any
+    lists: Lists | None
     places: tuple[Places, ...]
     rows: Numbers
     block: RegisterBlock | None = None
@@ -153,7 +153,7 @@ class Quick:
         do it.
         """
         wave = lanes.wave
-        code = wave.products
+        code: Products | None = wave.jobs.get(Products)
         if code is None or lanes.mask is not None:
             return False
         mine: tuple[Run, dict[Hashable, _Prepared]] | None = wave.jobs.get(self)
@@ -197,7 +197,7 @@ class Quick:
         slots = (self.b.slot, self.keeps[0], *((self.a.slot,) if isinstance(self.a, InShared) else ()))
         return there, *(regs[slot][chosen, 0].tobytes() for slot in slots)
 
-    def _prepared(self, code: ProductCode, lanes: Lanes) -> _Prepared | None:
+    def _prepared(self, code: Products, lanes: Lanes) -> _Prepared | None:
         wave, memory = lanes.wave, lanes.wave.memory
         rows = lanes.row_numbers()[::_WARPS]
         ctas = wave.cta_of_row[rows]

@@ -6,15 +6,15 @@ pending arrivals of this phase, 21 for its pending bytes (signed), a mark, and i
 of the phase.
 """
 
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from weft.emulator.errors import Fault
-from weft.emulator.memory.segments import Addresses, Threads, Waiter
+from weft.emulator.memory.segments import Waiter
 from weft.emulator.memory.spaces import Memory
-from weft.emulator.reading.syntax import Array, Bools
+from weft.emulator.reading.syntax import Bools
 from weft.isa.mbarriers import BYTES, MOST_ARRIVALS, MOST_TRANSACTION_BYTES
 
 PENDING_SHIFT = 20
@@ -93,26 +93,6 @@ class Arrival(NamedTuple):
 COMMIT = Arrival(event="commit")
 
 
-class Calls(Protocol):
-    """Code of the host for the operations of one instruction on mbarriers at `offsets` in the wave's shared
-    memory, `[warps, 32]`. It changes nothing and returns None or False where something may be wrong, or for a
-    case that it doesn't know.
-    """
-
-    def observe(self, lanes: Threads, offsets: Addresses, line: int) -> bool:
-        """All active lanes have seen that their phase is complete."""
-
-    def arrive(
-        self, lanes: Threads, offsets: Addresses, counts: Array, sizes: Array, line: int
-    ) -> Array | None:
-        """The active lanes expect `sizes` bytes and arrive `counts` times; returns the states from before."""
-
-    def commit(self, lanes: Threads, offsets: Addresses, masks: Array | None, line: int) -> bool:
-        """The units of the active lanes, which have completed all operations, arrive: at the mbarriers of the
-        CTAs in `masks`, or (None) at the addressed ones.
-        """
-
-
 class Mbarriers:
     """The mbarriers of one wave, by CTA of the wave and offset in its shared memory.
 
@@ -132,7 +112,6 @@ class Mbarriers:
         self._numbers: dict[tuple[int, int], int] = {}
         self.places: npt.NDArray[np.int32] = np.zeros(memory.shared.size // BYTES, np.int32)
         """The number, plus 1, of the mbarrier alive at each word of the wave's shared memory."""
-        self.calls: Calls | None = None
         self._words = memory.shared.view(BYTES).data
 
     def number(self, key: tuple[int, int]) -> int:

@@ -4,10 +4,9 @@ Memory").
 An address is `lane << 16 | column`.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -48,15 +47,6 @@ class Touch(NamedTuple):
     use: Use | None = None
 
 
-class Calls(Protocol):
-    """The sanitizer's checks of accesses to rectangles."""
-
-    def record(self, touches: Sequence[Touch], line: int) -> bool:
-        """Records accesses that take place at once. False, and nothing has changed, if a rule may be broken.
-        Stores must not overlap with other accesses, except one of the same thread with which it is in order.
-        """
-
-
 class TensorMemory:
     """The tensor memory of all CTAs of a wave, by their number."""
 
@@ -69,7 +59,6 @@ class TensorMemory:
         """The first columns of allocations that a warp has not taken yet, by its row."""
         self.waiting: list[Waiter] = []
         """The threads that wait for free columns."""
-        self.calls: Calls | None = None
 
     @cached_property
     def data(self) -> Cells:

@@ -1,10 +1,15 @@
-"""Moves of vector elements, as LLVM IR."""
+"""Moves of vector elements, as LLVM IR, and the lanes of shuffles."""
 
 from collections.abc import Iterable
 from functools import cache
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
 
 from weft.emulator.numerics.symbols import Symbol
 
+_Lane = TypeVar("_Lane", int, npt.NDArray[np.int64])
 _LOW, _HIGH = (0, 8, 1, 9, 4, 12, 5, 13), (0, 1, 8, 9, 4, 5, 12, 13)
 
 
@@ -44,3 +49,22 @@ def words() -> list[str]:
         halves = shuffle(both, f"%half{first}", f"%half{first + 1}", [part + k for k in _HIGH])
         lines.append(f"%word{i} = {halves}")
     return [f"  {line}" for line in lines]
+
+
+def named_lane(lane: _Lane, distance: _Lane, control: _Lane, mode: str) -> _Lane:
+    """The lane that a lane of a shuffle names. Lanes are numbers in compiled code, otherwise arrays."""
+    if mode == "up":
+        return lane - distance
+    if mode == "down":
+        return lane + distance
+    if mode == "bfly":
+        return lane ^ distance
+    segment = control >> 8 & 31
+    return lane & segment | distance & ~segment
+
+
+def beyond_segment(lane: _Lane, named: _Lane, control: _Lane, mode: str) -> _Lane:
+    """How far the lane that a lane names is beyond the end of its segment; inside, it is 0 or less."""
+    segment = control >> 8 & 31
+    end = lane & segment | control & 31 & ~segment
+    return end - named if mode == "up" else named - end

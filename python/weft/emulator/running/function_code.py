@@ -1,59 +1,22 @@
-"""What is known of a function of the program after it is decoded, and code of the host, as instructions use
-it, for the bulk unit's copies and the products of tensor cores (see `compiled`).
+"""What is known of a function of the program after it is decoded, and what instructions and code of the host
+share of products of tensor cores (see `compiled`).
 """
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import is_, itemgetter
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from weft.emulator.memory.mbarrier import Key
 from weft.emulator.memory.segments import LEVELS
-from weft.emulator.memory.tensor_map import Box
 from weft.emulator.reading.syntax import PRED, U64, Array, Function
 from weft.emulator.records import Record
 from weft.emulator.running.ctas import Slots
 from weft.emulator.watch import CHUNK
 from weft.isa.accumulation import Accumulation
-
-
-class BoxCopies(Protocol):
-    """The copies of one wave, for a thread of warp `row`. Each returns False, and has changed nothing, if the
-    interpreter must make it: where a rule may be broken, or the code isn't worth it yet.
-    """
-
-    def box(self, address: int, how: tuple[int, str]) -> Box | None:
-        """The box of a tensor map among the parameters, at a generic address, for copies of a rank in a mode.
-        None if the interpreter must copy.
-        """
-
-    def run(self, address: int, size: int) -> Box:
-        """Bytes of global memory, a multiple of 16 and at least 16, as a box of one dimension, until the next
-        call.
-        """
-
-    def load(
-        self,
-        row: int,
-        box: Box,
-        where: Sequence[int],
-        begin: int,
-        marks: Sequence[tuple[int, Key]],
-        line: int,
-        *,
-        awaited: bool,
-    ) -> bool:
-        """Copies a box at some coordinates into the shared memory of CTAs from byte `begin` on, and signals
-        the mbarrier of each. `marks`: the CTAs with their mbarriers. `awaited`: one mbarrier signals all of
-        it.
-        """
-
-    def store(self, row: int, box: Box, where: Sequence[int], cta: int, begin: int, line: int) -> bool:
-        """Copies from the shared memory of a CTA into a box."""
 
 
 class RegisterBlock:
@@ -167,24 +130,6 @@ class Read(NamedTuple):
 
 Run = Callable[[int, int], None]
 """Computes products: the address of their numbers, `[jobs, len(Job)]`, and how many there are."""
-
-
-class ProductCode(Protocol):
-    """The products of one wave."""
-
-    def product(self, kind: ProductKind, times: int) -> Run | None:
-        """The code for products of a kind, of which so many are wanted now; None if it isn't worth it yet, or
-        if there is none.
-        """
-
-    def prepared(self, proxy: str, reads: tuple[Read, ...]) -> Any:
-        """What `reads` needs; it doesn't keep the matrices."""
-
-    def reads(self, prepared: Any, line: int) -> bool:
-        """Reports to the sanitizer that asynchronous units read shared memory; `prepared` is what the method
-        of that name has returned. False if a rule may be broken, so that the interpreter must make the whole
-        instruction.
-        """
 
 
 MAX_FRAME = 512 * 1024

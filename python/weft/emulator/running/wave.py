@@ -14,7 +14,7 @@ from weft.emulator.memory.tensor_memory import TensorMemory
 from weft.emulator.reading.syntax import STORAGE, Array
 from weft.emulator.running import special
 from weft.emulator.running.ctas import Ctas, Grid, Launch, Slots
-from weft.emulator.running.function_code import BoxCopies, ProductCode, RegisterBlock
+from weft.emulator.running.function_code import RegisterBlock
 from weft.emulator.watch import Watch
 
 _SPURIOUS = 0.1
@@ -25,8 +25,7 @@ class Wave(Ctas):
 
     `ticks` counts the instructions that the wave has executed and is its clock; `polls` counts the times that
     it may have looked for what other waves do, `changes` those that it may have changed something that they
-    see. `watch` observes the wave; None: nobody does. `box_copies` makes copies of the bulk unit by
-    code of the host; None: the interpreter makes all of them.
+    see. `watch` observes the wave; None: nobody does.
     """
 
     def __init__(
@@ -39,7 +38,6 @@ class Wave(Ctas):
         """The form of its program with which the machine goes on from the next block on, by the interpreter;
         None: as it does.
         """
-        self.box_copies: BoxCopies | None = None
         self.failed_waits: set[int] | None = None
         """The lines of waits for mbarriers that have failed although the phase is complete, as if they were
         too early. None: none fails.
@@ -64,10 +62,10 @@ class Wave(Ctas):
         self.regs = self._registers(slots)
         self.blocks: dict[tuple[int, ...], RegisterBlock] = {}
         """Registers that one instruction has written, by their slots."""
-        self.products: ProductCode | None = None
-        """The code of the host for products of tensor cores; None: the interpreter computes them."""
         self.jobs: dict[Hashable, Any] = {}
-        """What instructions have prepared for `products`."""
+        """Code of the host by its class, where there is some (see `compiled`), and what instructions have
+        prepared for it.
+        """
 
     def _registers(self, slots: Slots) -> list[Array]:
         shape = (self.warps, 32)
@@ -86,8 +84,8 @@ class Wave(Ctas):
 
     def close(self) -> None:
         """After the end: drops what refers to this wave, whose memory is free as soon as nobody uses it."""
-        self.watch = self.box_copies = self.products = self.knows = None
-        self.mbarriers.calls = self.tensor_memory.calls = None
+        self.watch = self.knows = None
+        self.jobs.clear()
         del self.memory.host
 
     def later(self, function: Callable[[], None], queue: object = None) -> None:

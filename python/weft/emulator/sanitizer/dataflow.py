@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
 from weft.emulator.decoding.program import Program
-from weft.emulator.sanitizer.discards import is_pure
 from weft.emulator.watch import Traffic
 
 _KEPT = 32
@@ -104,7 +103,7 @@ def is_copy(traffic: Traffic) -> bool:
 
 def computes(traffic: Traffic) -> bool:
     """Whether an instruction does nothing but compute registers, maybe with those of other lanes."""
-    return is_pure(traffic) or traffic.prefix == "shfl.sync"
+    return traffic.pure or traffic.prefix == "shfl.sync"
 
 
 def operands(traffic: Traffic) -> tuple[int, ...]:

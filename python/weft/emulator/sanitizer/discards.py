@@ -10,16 +10,12 @@ from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 from weft.emulator.decoding.program import Program
-from weft.emulator.decoding.table import Step, Table
-from weft.emulator.instructions import bits, compare, convert, floating, integer, move, video
+from weft.emulator.decoding.table import Step
 from weft.emulator.watch import Traffic
 
 _KEPT = 32
 _LOADS = ("ld", "ldu", "cp", "wmma", "multimem", "tensormap", "call")
 """The first words of instructions that read memory."""
-_COMPUTE = (move, bits, integer, floating, floating, video, compare, convert, convert)
-_PURE = Table(*(part.table for part in _COMPUTE))
-"""The instructions that only compute registers of their own lane."""
 _OWN_SPACES = ("local", "const", "param")
 _ENDS = ("bra", "ret", "exit")
 _LOCAL = -1
@@ -120,7 +116,7 @@ class _Flow:
                 ends.add(reader)
                 mine = self._implied(use)
                 common = mine if common is None else {each: None for each in common if each in mine}
-            elif is_pure(traffic) or traffic.space in _OWN_SPACES or (traffic.constant and traffic.writes):
+            elif traffic.pure or traffic.space in _OWN_SPACES or (traffic.constant and traffic.writes):
                 computed(traffic)  # it matters only to its lane, and only by what it writes
             else:
                 return None
@@ -191,7 +187,7 @@ class _Flow:
                 return False
             (place,) = writers
             traffic = self._traffic(place)
-            fixed = is_pure(traffic) and traffic.guard is None and self._blocks[place[0]].pure
+            fixed = traffic.pure and traffic.guard is None and self._blocks[place[0]].pure
             path.add(slot)
             if not fixed or not all(map(compute, traffic.reads)):
                 return False
@@ -225,11 +221,6 @@ def _instructions(program: Program) -> Iterator[tuple[_Place, Traffic]]:
     for at, block in enumerate(program.blocks):
         for number, traffic in enumerate(block.traffic):
             yield (at, number), traffic
-
-
-def is_pure(traffic: Traffic) -> bool:
-    """Whether an instruction only computes registers of its own lane."""
-    return traffic.prefix in _PURE.steps or traffic.prefix in _PURE.floats
 
 
 def _use_of(slot: int | None, traffic: Traffic) -> Use | None:

@@ -157,7 +157,9 @@ class TensorMemory:
         self._order(units, (units.ctas, lanes, columns), line)
 
     def record(self, touches: Sequence[Touch], line: int) -> bool:
-        """See `memory.tensor_memory.Calls`."""
+        """Records accesses that take place at once. False, and nothing has changed, if a rule may be broken.
+        Stores must not overlap with other accesses, except one of the same thread with which it is in order.
+        """
         each = []
         for kind, proxy, ctas, cells, rows, use in touches:
             units, index = self._units(kind, proxy, ctas, rows, use), self.shadow.index(ctas, cells)

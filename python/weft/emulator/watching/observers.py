@@ -208,12 +208,9 @@ class ObservedMachine(Machine):
             yield
             return
         wave = self.wave
-        watch, products, copies = wave.watch, wave.products, wave.box_copies
-        calls = wave.mbarriers.calls, wave.tensor_memory.calls
-        wave.watch = extra if watch is None else Several([watch, extra])
-        wave.products = wave.box_copies = wave.mbarriers.calls = wave.tensor_memory.calls = None
+        watch, jobs = wave.watch, wave.jobs
+        wave.watch, wave.jobs = extra if watch is None else Several([watch, extra]), {}
         try:
             yield
         finally:
-            wave.watch, wave.products, wave.box_copies = watch, products, copies
-            wave.mbarriers.calls, wave.tensor_memory.calls = calls
+            wave.watch, wave.jobs = watch, jobs
