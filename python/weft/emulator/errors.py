@@ -110,9 +110,7 @@ class PtxError(WeftError):
 
 
 def with_sources(message: str, sources: Mapping[int, Source]) -> str:
-    """A message with the source line, file:line, after each line of the PTX for which `sources` has one, and
-    that isn't followed by it.
-    """
+    """A message with file:line after each line of the PTX that has a source and isn't followed by it."""
 
     def with_source(match: re.Match[str]) -> str:
         source = sources.get(int(match[1]))
@@ -124,9 +122,7 @@ def with_sources(message: str, sources: Mapping[int, Source]) -> str:
 
 @dataclass(frozen=True)
 class Thread:
-    """One thread of a launch: the coordinates of its CTA, and its own in it. `rank` is its GPU's, where
-    several run.
-    """
+    """A thread: the coordinates of its CTA, and its own there. `rank`: its GPU, where several run."""
 
     ctaid: tuple[int, int, int]
     tid: tuple[int, int, int]

@@ -144,9 +144,7 @@ class Machine:
         return True
 
     def _execute(self, group: Group, stop: int) -> bool:
-        """Runs the steps of the group's block. True: compiled code has run them and more, and the group has
-        just reached another block.
-        """
+        """Runs a block's steps. True: compiled code has, and more, and the group has just reached a block."""
         if self._code is not None:
             return self._execute_compiled(self._code, group, stop)
         steps, lanes = self.program.blocks[group.block].steps, group.lanes
@@ -394,9 +392,7 @@ class Machine:
         return self._hold_back(group, lanes.row_numbers()[lacking])
 
     def join(self, group: Group) -> None:
-        """Adds the threads that wait at the group's block: with random turns, warps don't merge by
-        themselves.
-        """
+        """Adds threads that wait at the group's block: with random turns, warps don't merge by themselves."""
         for key, other in list(self.ready.items()):
             if other.block == group.block and other.frame is group.frame and other.stalled:
                 group.lanes = self._merged(group, self.ready.pop(key)).lanes

@@ -102,9 +102,7 @@ Piece = tuple[int, int]
 
 @dataclass(frozen=True)
 class _Part:
-    """What a process has run: its totals, and the granules of each buffer that it read and wrote, packed,
-    with the size of a granule.
-    """
+    """What a process has run, and the granules of each buffer that it read and wrote, with their size."""
 
     done: int
     instructions: int
@@ -195,9 +193,7 @@ class _Memory:
 
 
 def _independent(waves: Waves, observers: Observers) -> bool:
-    """Whether CTAs can't notice in which order they run, nobody watches that, and memory isn't too large
-    to be shared.
-    """
+    """Whether nobody can notice in which order CTAs run, and memory isn't too large to be shared."""
     plain = waves.seed is None and not observers.traces
     shared = sum(segment.size for segment in waves.device.segments if segment.writable)
     bodies = [code.function.body or [] for code in waves.program.codes.values()]
@@ -217,9 +213,7 @@ def _communicates(opcode: Sequence[str]) -> bool:
 
 
 def _spread(waves: Waves, observers: Observers, begun: Grid, pieces: Sequence[Piece], threads: int) -> bool:
-    """Runs the waves that have begun in this process, and the pieces in this and in others; False if that
-    must not count.
-    """
+    """Runs what has begun here, and the pieces here and in other processes; False if that must not count."""
     if sys.platform == "win32":
         return False
     queue = _Queue(pieces)
@@ -318,9 +312,7 @@ def _fork() -> int:
 
 
 def _work(waves: Waves, observers: Observers, queue: _Queue, pipe: "connection.Connection[Any, Any]") -> None:
-    """Runs pieces in a process of its own, sends its part (None if this process must not count), and
-    exits.
-    """
+    """Runs pieces in a process of its own, sends its part (None: it must not count), and exits."""
     status = 1
     try:
         take_no_part()

@@ -142,14 +142,10 @@ class Watch:
         """Threads close their group of asynchronous operations (`commit_group`): cp.async, bulk, wgmma."""
 
     def async_done(self, proxy: str, threads: Bools, line: int, pending: int = 0) -> None:
-        """Threads have waited for their asynchronous operations (`wait_group`, `tcgen05.wait`), except for
-        the newest `pending` groups.
-        """
+        """Threads have waited for asynchronous operations, except those of the newest `pending` groups."""
 
     def async_written(self, proxy: str, threads: Bools, line: int, pending: int = 0) -> None:
-        """After `async_done`: their writes to global memory are visible, too (`wait_group` without
-        `.read`).
-        """
+        """After `async_done`: their writes to global memory are visible (`wait_group` without `.read`)."""
 
     def barrier(self, name: str, arrived: Bools, released: Bools, line: int) -> None:
         """A barrier is complete (bar.sync, bar.warp.sync, barrier.cluster): what `arrived` did before happens
@@ -158,9 +154,7 @@ class Watch:
         """
 
     def barriers(self, name: str, threads: Bools, ctas: Sequence[slice], line: int) -> None:
-        """As `barrier` for the threads of several CTAs, whose warps these slices are: all of them arrive and
-        are released.
-        """
+        """As `barrier` for all threads of several CTAs, whose warps these slices are."""
         for rows in ctas:
             mine = np.zeros_like(threads)
             mine[rows] = threads[rows]

@@ -84,9 +84,7 @@ def record_write(part: Value, granule: int, column: int, time: int, line: int) -
 
 
 def read_each(call: Value, part: Value) -> int:
-    """Records a read of each list of chunks. Returns 0 if one of them may break a rule; those before it are
-    recorded.
-    """
+    """Records a read of each list of chunks, up to one that may break a rule: then it returns 0."""
     for index in range(call.COUNT):
         each: Value = Listed(call.LISTS[len(Listed) * index :])
         if each.USED & (1 << part.SHIFT) - 1 or not _may_read_list(call, part, each):
@@ -114,9 +112,7 @@ def _may_read_list(call: Value, part: Value, each: Value) -> bool:
 
 
 def knows(buffer: Value, at: int, wave: int, known: Value, unit: int) -> bool:
-    """Whether an earlier access is known, or by the same unit; those of other waves are left to the
-    interpreter.
-    """
+    """Whether an access is known, or by the same unit; those of other waves are left to the interpreter."""
     time, owner = buffer.TIME[at], buffer.OWNER[at]
     if time == 0:
         return True
@@ -336,9 +332,7 @@ def _may_store_global(s: Value, op: Value, part: Value) -> bool:
 
 
 def _knows_all(s: Value, part: Value, width: int, slots: int, mask: int, constant: bool) -> bool:
-    """Whether warps know of the last write, and of reads in `slots` - 1 rows. There must be no write to
-    what is `constant`.
-    """
+    """Whether warps know of the last write (there must be none if `constant`), and of reads in other rows."""
     for index in range(s.COUNT):
         owner, clock = _row(s, index) | s.WAVE << COLUMN_BITS, _clock(s, index)
         run = _word(s, index, RUN) != 0 and width >> part.SHIFT == 1 and not constant

@@ -68,9 +68,7 @@ def _copied(shape: Value, call: Value, part: Value, buffer: Value, loads: bool, 
 def _rows(
     shape: Value, call: Value, part: Value, buffer: Value, loads: bool, checked: bool, checks: bool
 ) -> int:
-    """Checks (`checks`) or copies each row of the box. Returns the number of bytes inside the tensor, or -1
-    if a check fails.
-    """
+    """Checks (`checks`) or copies each row. Returns the bytes inside the tensor, or -1 if a check fails."""
     sizes, dims, total, number = shape.SIZES, shape.DIMS, 0, 0
     byte = _coordinate(call.COORDINATES[0]) // shape.PACKING * shape.UNIT
     start, end = shape.BASE + byte - buffer.BASE, shape.LOAD_END if loads else shape.STORE_END
@@ -220,9 +218,7 @@ def _has_marks(call: Value, part: Value) -> bool:
 
 
 def _count_down(call: Value, part: Value) -> int:
-    """Counts the bytes that have arrived, where that is legal and doesn't complete the phase. Returns the
-    CTAs, by bits, where it isn't.
-    """
+    """Counts bytes that have arrived. Returns the CTAs, by bits, where a rule or a phase's end forbids it."""
     left = 0
     for owner in range(call.COUNT):
         word = view(part.SHARED[Cta(call.CTAS[len(Cta) * owner :]).MARK :], "i8")
@@ -287,9 +283,7 @@ def _record(call: Value, buffer: Value, begin: int, size: int, loads: bool, chec
 
 
 _WORTH = 64
-"""The copies of a process after which code is made, which takes as long as some hundred by the
-interpreter.
-"""
+"""The copies of a process after which code is made: that takes as long as some hundred copies."""
 _NO_ROWS = (0,) * (MAX_RANK - 1)
 _NONE = (0,) * (MAX_RANK + GATHERED_ROWS)
 
@@ -340,9 +334,7 @@ class Boxes:
         return self._boxes[key]
 
     def run(self, address: int, size: int) -> Box:
-        """Bytes of global memory, a multiple of 16 and at least 16, as a box of one dimension, until the next
-        call.
-        """
+        """Bytes of global memory, a multiple of 16, as a box of one dimension, until the next call."""
         self._bytes.set(address, size)
         return self._bytes
 

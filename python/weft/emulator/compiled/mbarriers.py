@@ -65,9 +65,7 @@ class Field(Record):
     TENSOR_FENCES = ""
     UNITS = ""
     UNIT_COLUMNS = "i8"
-    """The columns of the units whose operations a commit ends, `[units, warps that execute it]`, -1 for
-    none, and the number of units.
-    """
+    """The columns of the units that a commit ends, `[units, warps that execute it]`, -1 for none."""
     WATCHED = LAYERS = WARPS = WIDTH = ""
     KNOWN = "i4"
     TIMES = "i8"
@@ -217,9 +215,7 @@ def _give_states(s: Value) -> None:
 
 
 def _settle(s: Value, number: int, at: int, count: int, size: int) -> bool:
-    """Writes the new state after so many arrivals, and bytes that are expected, and begins the next phase if
-    this one is complete.
-    """
+    """Writes the state after arrivals and expected bytes; begins the next phase if this one is complete."""
     word = s.SHARED[at]
     new = settled(word, count, size)
     s.SHARED[at], complete = new, new >> 63 != word >> 63
@@ -234,9 +230,7 @@ def _settle(s: Value, number: int, at: int, count: int, size: int) -> bool:
 
 
 def _find_targets(s: Value, index: int) -> int:
-    """Finds the mbarriers of a warp's commit: the first CTA's, and the ranks of the CTAs. Returns the first
-    byte of the addressed one, or -1.
-    """
+    """Finds the mbarriers of a warp's commit. Returns the first byte of the addressed one, or -1."""
     if not _find(s, index):
         return -1
     place = s.WORDS[index] * BYTES
@@ -288,9 +282,7 @@ def _join(s: Value, target: Value, source: Value) -> None:
 
 
 def _may_use(s: Value, row: int, number: int, near: bool) -> bool:
-    """A warp's use must be ordered after the init, and the mbarrier must have a column. `near`: no fence is
-    needed in between.
-    """
+    """A use must be ordered after the init, `near` without a fence, and the mbarrier must have a column."""
     known, init, column = _known(s, 0, row), s.INIT_ROWS[number], s.FENCED_COLUMNS[number]
     if s.COLUMNS[number] < 0 or init < 0:
         return False
@@ -478,9 +470,7 @@ class MbarrierCalls:
             wave.mbarriers.completed_phase(wave.mbarriers.keys[number])
 
     def _begin(self, lanes: Threads, *, whole: bool = True) -> bool:
-        """Prepares for an instruction of these lanes; False if the interpreter must run it. `whole`: each
-        warp must have an active one.
-        """
+        """Prepares for an instruction; False if the interpreter must run it. `whole`: of all warps."""
         _asked[0] += 1
         if not self._fits or _asked[0] < _WORTH:
             return False

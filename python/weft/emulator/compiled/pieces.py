@@ -26,9 +26,7 @@ from weft.emulator.running.ctas import Slots
 _REFUSALS = (UntraceableError, TypeError, ValueError, AttributeError, LookupError)
 """What a step raises for a symbol, because it does what only arrays can do."""
 SPACES = {name: name for name in ("global", "shared", "local", "param", "const")} | {"generic": "global"}
-"""The functions that access each space. Generic addresses that aren't in global memory are left to the
-interpreter.
-"""
+"""The functions for each space. Generic addresses outside of global memory are left to the interpreter."""
 WIDTHS = (1, 2, 4, 8, 16)
 
 
@@ -414,9 +412,7 @@ class Piece:
 
 
 def module(pieces: Sequence[Piece]) -> str:
-    """The LLVM IR of all pieces that have ended. Those that differ only in their registers share a function,
-    which gets the offsets of these.
-    """
+    """The LLVM IR of all ended pieces. Those that differ only in registers share a function, with offsets."""
     declared: set[str] = set()
     groups: dict[str, list[Piece]] = {}
     for piece in pieces:

@@ -151,9 +151,7 @@ def addresses() -> Mapping[str, int]:
 
 
 def run(s: Value, _: Value) -> int:
-    """Runs the group of a machine's state. In the end, the state has the operation that the interpreter must
-    run, or `ARRIVED`.
-    """
+    """Runs a group. In the end, the state has the operation that the interpreter must run, or `ARRIVED`."""
     at, block, arrived = s.OP, s.BLOCK, False
     while not arrived:
         op: Value = Operand(s.OPS[len(Operand) * at :])
@@ -314,9 +312,7 @@ Numbers = npt.NDArray[np.int64]
 
 @dataclass
 class Operation:
-    """An operation, and the block and step at which the interpreter can run the same. `slots` are the
-    registers that it uses.
-    """
+    """An operation, the block and step at which the interpreter can run the same, and its registers."""
 
     kind: Kind
     block: int
@@ -403,9 +399,7 @@ class _Planner:
         self.plan.operations.append(Operation(kind, self.block, step, **what))  # type: ignore[arg-type]
 
     def _close(self, step: int, *, loaded: bool = False) -> None:
-        """Ends the piece before a step. `loaded`: it writes what has been loaded, and all of that, so that
-        more pieces have the same code.
-        """
+        """Ends the piece before a step. `loaded`: it writes all that was loaded, so that pieces share code"""
         self.plan.operations += self._announced
         self._announced = []
         if self.piece:

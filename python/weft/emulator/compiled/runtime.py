@@ -40,9 +40,7 @@ _Entry = tuple[Callable[[list[Array]], Any], tuple[int, ...], tuple[Array, ...]]
 
 
 class Runtime:
-    """The state of compiled code for one wave. After `enter`, `place` is the step at which the interpreter
-    goes on.
-    """
+    """Compiled code of one wave. After `enter`, `place` is the step at which the interpreter goes on."""
 
     def __init__(self, plan: Plan, wave: Wave, limit: int) -> None:
         self.plan, self.wave, self.place = plan, wave, 0

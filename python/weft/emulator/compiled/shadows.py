@@ -18,9 +18,7 @@ _EPOCH, _IS_WRITTEN = int(Field.EPOCH), int(Buffer.IS_WRITTEN)
 
 
 class SharedPart:
-    """A wave's shared memory and the sanitizer's shadow of it: the numbers of `Part`, at the address
-    `pointer`.
-    """
+    """A wave's shared memory and its shadow: the numbers of `Part`, at the address `pointer`."""
 
     def __init__(self, wave: Wave, watch: Sanitizer | None) -> None:
         self._watch = watch

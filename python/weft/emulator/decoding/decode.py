@@ -113,9 +113,7 @@ class Op:
         return len(self.modifiers) < before
 
     def choice(self, names: Iterable[str], default: str | None = None) -> str:
-        """The first modifier that is one of `names`. If there is none, the default; PtxError without a
-        default.
-        """
+        """The first modifier among `names`, otherwise the default; PtxError without a default."""
         allowed = list(names)
         for modifier in self.modifiers:
             if modifier in allowed:

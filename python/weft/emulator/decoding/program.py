@@ -222,9 +222,7 @@ _PURE = {
     *("bra", "mov", "cvt", "selp", "slct", "setp", "set", "not", "neg", "abs", "and", "or", "xor", "lop3"),
     *("shl", "shr", "shf", "prmt", "bfe", "bfi", "add", "sub", "mul", "mad", "fma", "min", "max", "cvta"),
 }
-"""Instructions whose results depend on nothing but their registers. Of `mov`, those of clocks don't; the
-blocks that have one are not `pure`.
-"""
+"""Instructions whose results depend only on registers, except `mov` of clocks, which isn't `pure`."""
 
 
 def mark(blocks: Sequence[Block], first: int) -> None:
@@ -512,9 +510,7 @@ def _lay_out_frame(code: FunctionCode) -> None:
 
 
 def _named(function: Function) -> dict[int, list[_Named]]:
-    """What the instructions of a function name besides registers, by position. A text is the name of what the
-    module doesn't declare.
-    """
+    """What instructions name besides registers, by position; a text is a name that nothing declares."""
     named: dict[int, list[_Named]] = {}
     for at, instruction in enumerate(function.body or ()):
         find = instruction.scope.find

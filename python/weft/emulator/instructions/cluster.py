@@ -124,9 +124,7 @@ def _notify(lanes: Lanes, event: str, addresses: Addresses, size: int, marks: Ad
 
 @table.step("clusterlaunchcontrol.try_cancel.async")
 def try_cancel(op: Op) -> Step:
-    """`clusterlaunchcontrol.try_cancel.async….b128 [response], [barrier]`: takes over the work of a
-    cluster.
-    """
+    """`clusterlaunchcontrol.try_cancel.async….b128 [response], [barrier]`: takes over a cluster's work."""
     op.choice(["mbarrier::complete_tx::bytes"])
     everywhere = op.flag("multicast::cluster::all")
     space = "shared" if op.flag("shared", "shared::cta") else "generic"

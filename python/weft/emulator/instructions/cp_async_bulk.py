@@ -86,9 +86,7 @@ def notify_shared(
     barrier: Key | None = None,
     used: Numbers | None = None,
 ) -> None:
-    """Reports an access to bytes of a CTA's shared memory to observers. `used`: those that a store takes into
-    global memory; None: all.
-    """
+    """Reports an access to a CTA's shared memory to observers. `used`: the bytes that a store needs."""
     one.wave.memory.used = used
     _notify(one, "shared", kind, cta, offsets, line, barrier)
 
@@ -358,9 +356,7 @@ def _checked(one: Lanes, size: int, target: int, source: int, line: int) -> int:
 def _from_global(
     one: Lanes, address: int, size: int, line: int, left: int, right: int, barrier: tuple[int, int] | None
 ) -> Octets:
-    """Bytes, of which the first `left` and the last `right` are read if they exist; otherwise they
-    are zeros.
-    """
+    """Bytes, of which the first `left` and last `right` are read if they exist, otherwise zeros."""
     if left >= _ALIGN or right >= _ALIGN:
         what = f"a bulk copy must ignore at most {_ALIGN - 1} bytes at each end, got {left} and {right}"
         raise fault(one, what, line, address, "misaligned")

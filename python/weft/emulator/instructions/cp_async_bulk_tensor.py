@@ -466,9 +466,7 @@ def _store(
 
 @table.step("cp.async.bulk.prefetch.tensor")
 def prefetch(op: Op) -> Step:
-    """`cp.async.bulk.prefetch.tensor.dim.L2.src… [map, {coordinates}]{, {offsets}}{, policy}`: a hint. Its
-    map and coordinates are checked.
-    """
+    """`cp.async.bulk.prefetch.tensor.dim.L2.src… [map, {coordinates}]…`: a hint, with checked operands."""
     op.flag("L2")
     op.choice(["global"])
     hinted = op.flag("L2::cache_hint")

@@ -116,9 +116,7 @@ class Format:
         return run
 
     def _flushed(self, bits: Array, exact: Callable[[], Array]) -> Array:
-        """Flushes results that only rounding makes normal: they are tiny before it. `exact` has the values as
-        f64, rounded to odd.
-        """
+        """Flushes what only rounding makes normal. `exact`: the values as f64, rounded to odd."""
         number = bits.dtype.type
         code, least = _LEAST[self.name]
         sign = number(1 << (8 * bits.dtype.itemsize - 1))
@@ -150,9 +148,7 @@ def _plain(op: Op, function: Function, odd: Function, inputs: int) -> Step:
 
 
 def _mixed(op: Op, fmt: Format, computed: Function, inputs: int) -> Step:
-    """A step of `computed`, in which all operands but the last may be f16 or bf16: `fma.rn.f32.f16 d, a,
-    b, c`.
-    """
+    """A step of `computed`; all operands but the last may be f16 or bf16: `fma.rn.f32.f16 d, a, b, c`."""
     narrow = op.choice(["f16", "bf16"], "") if fmt.name == "f32" and not fmt.packed else ""
     if not narrow:
         return computing(op, computed, fmt.type, *[fmt.type] * inputs)

@@ -37,9 +37,7 @@ def fragment_index(layout: str, shape: tuple[int, ...]) -> Index:
 
 @cache
 def matrix_index(layout: str, shape: tuple[int, ...], per_lane: int) -> Index:
-    """The index of each matrix element (its first copy), in row-major order, among `per_lane` elements a
-    lane.
-    """
+    """The index of each matrix element's first copy, row-major, among `per_lane` elements a lane."""
     parsed = Layout.parse(layout)
     assert math.prod(shape) == parsed.size and parsed.swizzle is None
     positions = parsed.first_positions()
@@ -109,9 +107,7 @@ class Fragment:
         return {slot: words[..., at] != 0 for at, slot in enumerate(self.slots)}
 
     def write(self, lanes: Lanes, matrix: Array) -> None:
-        """Writes the elements of `[warps, *shape]` bits, in the form that `read` returns, to the
-        registers.
-        """
+        """Writes elements `[warps, *shape]`, in the form that `read` returns, to the registers."""
         words = self._registers(matrix)
         for at, slot in enumerate(self.slots):
             lanes.write(slot, np.ascontiguousarray(words[..., at]))
@@ -171,9 +167,7 @@ _METADATA_BITS = 4
 
 
 class Chosen:
-    """A register that only some lanes of each quad provide: `width` lanes, from number `chosen *
-    width` on.
-    """
+    """A register of some lanes of each quad: `width` lanes, from number `chosen * width` on."""
 
     def __init__(self, op: Op, operand: Operand, registers: Registers, chosen: int, width: int) -> None:
         items = op.items(operand)

@@ -27,9 +27,7 @@ _CACHE = ("ca", "cg", "cs", "lu", "cv", "wb", "wt", "nc", "unified")
 
 
 def qualifiers(op: Op) -> bool:
-    """Takes the modifiers for ordering, scope and caches; returns whether others may be writing the
-    memory.
-    """
+    """Takes modifiers of order, scope and caches; returns whether others may be writing the memory."""
     polls = op.flag("relaxed", "acquire", "volatile", "mmio")
     op.flag("weak", *_STRONG, *LEVELS, *_CACHE)
     op.modifiers = [m for m in op.modifiers if m.partition("::")[0] not in ("L1", "L2")]

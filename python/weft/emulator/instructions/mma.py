@@ -86,9 +86,7 @@ def mma(op: Op) -> Collective:
 
 
 def legal_form(op: Op, families: tuple[Family[Any], ...], operands: tuple[str, ...] = ()) -> Any:
-    """The form of an opcode (and of the texts of its operands, if they matter). PtxError if the chip doesn't
-    have it.
-    """
+    """The form of an opcode, and of its operands' texts if they matter. PtxError if the chip lacks it."""
     target = op.target if op.target in CHIPS else None
     form, complaint = _judged(op.opcode, families, operands, target, op.version)
     if complaint:

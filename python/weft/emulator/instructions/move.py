@@ -173,8 +173,6 @@ def isspacep(op: Op) -> Step:
 
 
 def give_way(lanes: Lanes) -> None:
-    """Uses up most of a time slice, so that a loop that polls memory doesn't delay the threads it
-    waits for.
-    """
+    """Uses up most of a time slice, so that loops that poll don't delay the threads they wait for."""
     lanes.wave.ticks += 200
     lanes.wave.polls += 1

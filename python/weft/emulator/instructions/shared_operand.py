@@ -70,9 +70,7 @@ def chunk_offsets(
 def check_rows(
     descriptor: MatrixDescriptor | SharedMemoryDescriptor, row_bytes: int, transposed: bool, line: int
 ) -> None:
-    """Fault if rows that are contiguous along K go beyond the swizzle's width: from there on they would be
-    those of the next row.
-    """
+    """Fault if rows along K go beyond the swizzle's width: they would continue in the next row."""
     width = _WIDTHS[descriptor.swizzle]
     begin = descriptor.address % width
     if transposed or descriptor.swizzle == "none" or getattr(descriptor, "absolute", False):

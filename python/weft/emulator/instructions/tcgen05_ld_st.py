@@ -140,9 +140,7 @@ class Cells:
 
 
 def _notify(lanes: Lanes, kind: str, form: Any, lane: Numbers, column: Numbers, line: int) -> None:
-    """Reports the cells that each warp accesses to observers; loads of rectangles at once, if nothing is
-    wrong.
-    """
+    """Reports the cells of each warp to observers; loads of rectangles at once, if nothing is wrong."""
     wave, rows, watch = lanes.wave, lanes.row_numbers(), lanes.wave.watch
     if watch is None:
         return

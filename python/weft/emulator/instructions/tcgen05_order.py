@@ -61,9 +61,7 @@ def descriptor_of(word: int, line: int) -> SharedMemoryDescriptor:
 def notify_tensor(
     one: Lanes, kind: str, cta: int, cells: Cells | tuple[Numbers, Numbers], line: int, use: Use
 ) -> None:
-    """Reports the cells of tensor memory that a thread's operation accesses to observers: a rectangle, or
-    lanes and columns.
-    """
+    """Reports a thread's accesses to tensor memory, a rectangle or lanes and columns, to observers."""
     if one.wave.watch is not None:
         each = cells if isinstance(cells, Cells) else (cells[0] << LANE_SHIFT | cells[1]).reshape(-1)
         one.wave.watch.async_access(
@@ -98,9 +96,7 @@ class _Columns:
 
 @table.wait("tcgen05.alloc")
 def alloc(op: Op) -> End:
-    """`tcgen05.alloc… [shared address], columns`: waits until enough are free, in both CTAs of a pair, whose
-    warps wait for each other.
-    """
+    """`tcgen05.alloc… [shared address], columns`: waits for free columns, and for the other CTA of a pair."""
     form = legal_form(op, (tcgen05_control.ALLOC,))
     op.count(2)
     address, count = op.address(0, _SPACES[form.space]), _Columns(op, form)

@@ -149,9 +149,7 @@ class Quick:
     keeps: tuple[int, bool]
 
     def run(self, lanes: Lanes) -> bool:
-        """Computes the products of whole warpgroups. False, and nothing has changed, if the interpreter must
-        do it.
-        """
+        """Computes products of whole warpgroups. False, and nothing has changed, if the interpreter must."""
         wave = lanes.wave
         code: Products | None = wave.jobs.get(Products)
         if code is None or lanes.mask is not None:

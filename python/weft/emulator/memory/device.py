@@ -53,9 +53,7 @@ class Device:
         return base
 
     def place(self, name: str, address: int, data: npt.NDArray[np.uint8]) -> None:
-        """Gives `data` an address, which is that of other memory of the process, beyond those that `map`
-        gives out.
-        """
+        """Gives `data` the address of other memory of the process, beyond those that `map` gives out."""
         self._insert(Segment(name, address, data))
 
     def _insert(self, segment: Segment) -> None:

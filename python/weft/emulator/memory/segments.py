@@ -44,9 +44,7 @@ class Segment:
         self.of_others = of_others and writable
         self.size = len(data)
         self.filled: Bools | None = None
-        """The bytes that a kernel has written, if it must write before it reads; None: all are
-        initialized.
-        """
+        """The bytes that a kernel, which must write before it reads, has written; None: all."""
         self._views: dict[int, Array] = {}
 
     def again(self) -> "Segment":
@@ -60,9 +58,7 @@ class Segment:
         self.data, self._views = data, {}
 
     def view(self, width: int) -> Array:
-        """The bytes as one array of `width`-byte elements; bytes at the end that don't fill an element are
-        omitted.
-        """
+        """The bytes as one array of `width`-byte elements, without those that don't fill one."""
         if width not in self._views:
             self._views[width] = self.data[: self.size // width * width].view(STORAGE[8 * width])
         return self._views[width]
@@ -79,9 +75,7 @@ class Multicast(Segment):
 
 
 class Piece(NamedTuple):
-    """The lanes of `mask` (None: all active ones), and the index in `view` of the element of each; those of
-    other lanes are undefined.
-    """
+    """The lanes of `mask` (None: all active ones), with the index of each one's element in `view`."""
 
     view: Array
     elements: npt.NDArray[np.intp]
@@ -209,9 +203,7 @@ class CopyQueue:
                 issued.group = np.where(new, self.committed, issued.group)
 
     def wait(self, threads: Bools, pending: int | None) -> None:
-        """Completes the threads' copies except those of the newest `pending` groups; None: all, committed or
-        not.
-        """
+        """Completes the threads' copies except the newest `pending` groups; None: all, committed or not."""
         kept: list[Copy] = []
         for issued in self.copies:
             ripe = issued.threads & threads

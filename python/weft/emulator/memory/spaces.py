@@ -159,9 +159,7 @@ class Memory:
     def store(
         self, lanes: Threads, space: str, address: Addresses, value: Array, width: int, line: int
     ) -> None:
-        """Writes one element of each active lane. If several lanes write the same address, the last
-        one wins.
-        """
+        """Writes one element of each active lane. Of several lanes with the same address, the last wins."""
         self.storing = value
         for piece in self.locate(lanes, space, address, width, "store", line):
             put(piece, value)
@@ -169,9 +167,7 @@ class Memory:
     def locate(
         self, lanes: Threads, space: str, address: Addresses, width: int, kind: str, line: int
     ) -> list[Piece]:
-        """The elements that the active lanes access. Raises Fault for the first lane whose access is
-        illegal.
-        """
+        """The elements that active lanes access. Raises Fault for the first lane whose access is illegal."""
         mask = lanes.mask
         if mask is not None:
             address = np.where(mask, address, address.flat[mask.argmax()])
@@ -219,9 +215,7 @@ class Memory:
     def shared_offsets(
         self, lanes: Threads, space: str, address: Addresses, width: int, line: int
     ) -> Addresses:
-        """The offsets in `shared` of the active lanes' shared or generic addresses. Faults as
-        `locate` does.
-        """
+        """The offsets in `shared` of active lanes' shared or generic addresses. Faults as `locate` does."""
         if lanes.mask is not None:
             address = np.where(lanes.mask, address, address.flat[lanes.mask.argmax()])
         self.check_alignment(lanes, space, address, width, line)

@@ -91,9 +91,7 @@ class TensorMap:
         l2_promotion: str = "none",
         oob_fill: str = "zero",
     ) -> "TensorMap":
-        """A map of images, dims (C, W, N), (C, W, H, N) or (C, W, H, D, N), for copies of a column of
-        pixels.
-        """
+        """A map of images, dims (C, W, N), (C, W, H, N) or (C, W, H, D, N), for columns of pixels."""
         fields = _common(
             buffer, dtype, dims, strides_bytes, element_strides, interleave, swizzle, l2_promotion, oob_fill
         )
@@ -199,9 +197,7 @@ def of_box(map_: isa.TensorMap, coordinates: tuple[int, ...], *, in_chunks: bool
 
 
 def _has_chunks(map_: isa.TensorMap) -> bool:
-    """Whether the rows of a tensor and of its boxes consist of aligned chunks of 16 bytes, which the swizzle
-    moves as a whole.
-    """
+    """Whether a tensor's and its boxes' rows are aligned chunks of 16 bytes, which no swizzle splits."""
     sizes = map_.address, *map_.strides, map_.dims[0] * map_.unit_bytes, map_.box[0] * map_.unit_bytes
     plain = map_.interleave == "none" and map_.packing == 1 and map_.atom != "32B_FLIP_8B"
     whole = not any(size % isa.ROW_BYTES for size in sizes)
@@ -243,9 +239,7 @@ def of_rows(map_: isa.TensorMap, column: int, rows: tuple[int, ...]) -> Taken:
 
 
 def of_pixels(map_: isa.TensorMap, coordinates: tuple[int, ...], offsets: tuple[int, ...]) -> Taken:
-    """The units of a column of pixels that begins at these coordinates; `offsets` are added to each
-    pixel's.
-    """
+    """The units of a column of pixels that begins at coordinates; `offsets` are added to each pixel's."""
     spatial = map_.rank - 2
     low, steps = np.array(map_.lower_corner), np.array(map_.element_strides[1:-1])
     size = np.array(map_.dims[1:-1]) + np.array(map_.upper_corner) - low
@@ -316,9 +310,7 @@ OUTER = isa.MAX_RANK - 1
 
 
 class Shape(Record):
-    """The numbers of a box. It has rows of contiguous bytes in global memory, which shared memory has in
-    pieces.
-    """
+    """The numbers of a box: rows of contiguous bytes in global memory, which shared memory has in pieces."""
 
     SIZES = STEPS = DIMS = STRIDES = "", OUTER
     """Of the outer dimensions."""

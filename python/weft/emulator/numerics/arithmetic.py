@@ -204,9 +204,7 @@ def multiply_accumulate(
 
 
 def _operand(bits: Array, name: str, like: str, scales: Doubles | None) -> Operand:
-    """The values of bits in format `name`, times their scales, with the exponents that they have in format
-    `like`.
-    """
+    """The values of bits of format `name`, times their scales, with their exponents in format `like`."""
     _operands[name, like] += bits.size
     if ELEMENT_TYPES[name].bits <= 16 and _operands[name, like] > _CODES:
         values, exponents_ = _table(name, like)

@@ -58,9 +58,7 @@ class Emitter:
         self.lines: list[str] = []
         self.declared: set[str] = set()
         self.offsets: dict[str, int] = {}
-        """The numbers N of `%offset.N` in the code, by what they stand for: a register ("5") or a constant
-        ("=16").
-        """
+        """The N of `%offset.N` in the code, by what they stand for: a register ("5") or constant ("=16")."""
         self._inputs, self._loaded = inputs, loaded
         self._names = 0
         self._parts = False
@@ -94,9 +92,7 @@ class Emitter:
             self._parts = False
 
     def do(self, text: str) -> str:
-        """Adds an instruction, unless there is the same, and returns the name of its result. What it reads
-        must not change.
-        """
+        """Adds an instruction, unless it is there; returns its result's name. Operands must not change."""
         name = self._done.get(text)
         if name is None:
             self._names += 1

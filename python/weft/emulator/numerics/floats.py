@@ -67,9 +67,7 @@ def decode_small(bits: Array, name: str) -> npt.NDArray[np.float32]:
 
 
 def encode_small(value: Array, name: str, relu: bool, noise: Array | None = None) -> Bytes:
-    """The codes of `value`, saturated. Rounds to nearest even, or with `noise` (16 random bits)
-    stochastically.
-    """
+    """The codes of `value`, saturated, rounded to nearest even, or stochastically by 16 bits of `noise`."""
     wide = value.astype(np.float64)
     finite = _ascending(name)
     size = np.minimum(np.abs(wide), finite[-1])
@@ -212,9 +210,7 @@ def _shorten(value: Array, drop: int, mode: str) -> Array:
 
 
 def canonical(value: Array, name: str) -> Array:
-    """The bits of computed values in their own NumPy format, with the NaN of NVIDIA's units; f64's is kept
-    (see `operand_nan`).
-    """
+    """The bits of computed values, with the NaN of NVIDIA's units, except f64's (see `operand_nan`)."""
     bits = value.view(f"u{value.dtype.itemsize}")
     if name == "f64":
         return bits

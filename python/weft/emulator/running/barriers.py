@@ -65,9 +65,7 @@ class Barrier:
     """Live threads that hadn't arrived at an aligned barrier when others of their warps did."""
 
     def of_warps(self, live: Bools, more: Bools | None = None) -> Counts:
-        """How often each warp has arrived, or will have with `more`: all of its live threads. `live` has the
-        CTA's warps.
-        """
+        """How often each warp of the CTA has arrived, or will have with `more`: all of its live threads."""
         arrivals = self.arrivals if more is None else self.arrivals + more
         most = arrivals.max(axis=1, keepdims=True)
         counts: Counts = np.where(live, arrivals, most).min(axis=1)
@@ -81,9 +79,7 @@ class Barrier:
         return int(self.of_warps(live).sum()) >= self.wanted(live)
 
     def admitted(self, more: Bools, live: Bools) -> Bools:
-        """The threads of `more` whose arrival belongs to this phase. Once it has the arrivals it needs, the
-        others belong to the next phase.
-        """
+        """The threads of `more` that arrive in this phase; after its end, the others are in the next."""
         before, after = self.of_warps(live), self.of_warps(live, more)
         room = self.wanted(live) - int(before.sum())
         new = after > before

@@ -111,9 +111,7 @@ class Launch:
 
 
 class Grid:
-    """The CTAs of a launch that have not started, in the order of `Launch.cta_at`, up to number `end`. Whole
-    clusters are taken.
-    """
+    """CTAs that haven't started, in the order of `Launch.cta_at`, up to `end`, taken by clusters."""
 
     def __init__(self, launch: Launch, begin: int = 0, end: int | None = None) -> None:
         self.launch = launch
@@ -128,9 +126,7 @@ class Grid:
         return taken
 
     def cancel(self) -> Dim3 | None:
-        """Takes a cluster, which will not run, and returns the coordinates of its first CTA; None if none is
-        left.
-        """
+        """Takes a cluster, which will not run; the coordinates of its first CTA, None if none is left."""
         taken = self.take(self.launch.cluster_size)
         self.canceled += len(taken)
         return unflatten(taken[0], self.launch.grid) if taken else None

@@ -88,9 +88,7 @@ class Lanes:
         return value if self.rows is None else value[self.rows]
 
     def guarded(self, predicate: int, negated: bool) -> tuple[Bools, int]:
-        """The active lanes whose predicate is true, or false if `negated`, `[warps, 32]`, and their
-        number.
-        """
+        """The active lanes whose predicate is true (false if `negated`), `[warps, 32]`, and their number."""
         mask = self.read(predicate)
         if negated:
             mask = ~mask
@@ -127,9 +125,7 @@ class Lanes:
         return full
 
     def singles(self) -> "Iterator[tuple[Lanes, tuple[int, int], int]]":
-        """Each active thread on its own: its lanes, its index in `[warps, 32]`, and its CTA's number in the
-        wave.
-        """
+        """Each active thread: its lanes, its index in `[warps, 32]`, and its CTA's number in the wave."""
         rows = self.row_numbers()
         for row, lane in np.argwhere(self.enabled()).tolist():
             single = np.zeros((self.warps, WARP), np.bool_)

@@ -35,13 +35,9 @@ class Wave(Ctas):
         self.grid = grid
         self.watch: Watch | None = None
         self.program: object = None
-        """The form of its program with which the machine goes on from the next block on, by the interpreter;
-        None: as it does.
-        """
+        """The program's form with which the interpreter goes on from the next block; None: as it does."""
         self.failed_waits: set[int] | None = None
-        """The lines of waits for mbarriers that have failed although the phase is complete, as if they were
-        too early. None: none fails.
-        """
+        """The lines of waits that failed as if too early, though the phase is complete. None: none fails."""
         self.knows: Callable[[Key, int], bool] | None = None
         """Whether a warp knows that the last phase of an mbarrier is complete, so that no wait fails."""
         self.random: random.Random | None = None
@@ -63,9 +59,7 @@ class Wave(Ctas):
         self.blocks: dict[tuple[int, ...], RegisterBlock] = {}
         """Registers that one instruction has written, by their slots."""
         self.jobs: dict[Hashable, Any] = {}
-        """Code of the host by its class, where there is some (see `compiled`), and what instructions have
-        prepared for it.
-        """
+        """Code of the host by its class, where there is some, and what instructions have prepared for it."""
 
     def _registers(self, slots: Slots) -> list[Array]:
         shape = (self.warps, 32)
@@ -110,9 +104,7 @@ class Wave(Ctas):
         return failed is not None and (self.random is not None or line not in failed)
 
     def fails(self, line: int, phases: Iterable[tuple[Key, int]]) -> bool:
-        """Whether a wait for mbarriers fails although the phases are complete, of which each warp waits for
-        one.
-        """
+        """Whether a wait fails although the phases, one for each warp, are complete."""
         if self.failed_waits is None or self.knows is None or any(self.knows(*each) for each in phases):
             return False
         if line not in self.failed_waits:

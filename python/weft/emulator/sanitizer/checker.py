@@ -91,9 +91,7 @@ class Sanitizer(Watch):
         wave.failed_waits, wave.knows = set(kernel.ignored_waits), self.table.phase_known
 
     def _follow(self) -> frozenset[int]:
-        """Has all registers announced that may be undefined because of memory, from the next block on;
-        returns them.
-        """
+        """Announces and returns all registers that memory may make undefined, from the next block on."""
         assert self._kernel.program is not None
         what = followed(self._kernel.program)
         self.wave.program = instrumented(self._kernel.program, following=True)
@@ -180,9 +178,7 @@ class Sanitizer(Watch):
         return not self._ended[mbarrier[0]] and self.mbarriers.unit_may_use(mbarrier, row)
 
     def unit_signals(self, mbarrier: tuple[int, int], row: int, column: int, time: int, line: int) -> None:
-        """The bulk unit has written shared memory for a warp by code of the host, until a time of the
-        mbarrier's column.
-        """
+        """Code of the host has written shared memory for a warp, until a time of the mbarrier's column."""
         self.mbarriers.unit_uses(mbarrier, column, time, line)
         if self.launch_before is not None:
             self.launch_before.order_for(row, self.table.clocks(mbarrier)[0])

@@ -121,9 +121,7 @@ class VectorClocks:
         self._both[:, rows] = np.maximum(self._both[:, rows], self.fitted(clock)[:, None])
 
     def read(self, rows: Rows, level: int, clock: Clocks) -> None:
-        """The warps have read, relaxed, what was released with `clock`; a fence of at least `level` acquires
-        it.
-        """
+        """Warps have read, relaxed, what was released with `clock`; fences of at least `level` acquire it."""
         new = self.fitted(clock)
         self._both[1 : self._not_read, rows] = np.maximum(
             self._both[1 : self._not_read, rows], new[1 : self._not_read, None]
@@ -172,9 +170,7 @@ class VectorClocks:
         return seen
 
     def of_global(self, clock: Clocks) -> Clocks:
-        """What a clock knows, and the parts of it that bulk copies see of global memory as DATA and
-        as MAPS.
-        """
+        """What a clock knows, and what of that bulk copies see of global memory as DATA and as MAPS."""
         return clock[list(self.seen_layers)]
 
     @property

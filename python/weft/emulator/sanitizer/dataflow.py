@@ -72,9 +72,7 @@ def watched(program: Program) -> Watched:
 
 @lru_cache(_KEPT)
 def followed(program: Program) -> Watched:
-    """As `watched`, with what is loaded from shared memory, what is computed with it by mma.sync, too, and
-    products of wgmma.
-    """
+    """As `watched`, with what is loaded from shared memory or computed with it by matrix products."""
     known = watched(program)
     return replace(known, undefined=_computed(program, known.unwritten, following=True))
 
@@ -244,9 +242,7 @@ def _loaded(program: Program) -> set[int]:
 
 
 def _used_early(program: Program, loaded: frozenset[int], starts: tuple[int, ...]) -> frozenset[int]:
-    """`loaded` and the registers that it is copied to, if a path from one of these blocks uses them before
-    it waits.
-    """
+    """`loaded` and its copies, if a path from one of these blocks uses them before it waits."""
     slots, waiting, used = loaded, list(starts), False
     seen = dict.fromkeys(starts, slots)
     while waiting:

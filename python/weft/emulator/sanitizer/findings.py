@@ -140,9 +140,7 @@ def ignored_rules(names: object) -> frozenset[str]:
 
 
 class Findings:
-    """The findings of a launch: one for each rule and line, and at most `_MOST`. `user`: what has findings
-    without a line.
-    """
+    """The findings of a launch, one for each rule and line. `user`: what has findings without a line."""
 
     def __init__(self, text: str, ignored: frozenset[str] = frozenset(), user: str = "") -> None:
         self._text, self._ignored, self._user = text, ignored, user
@@ -190,9 +188,7 @@ class Findings:
         count: int = 1,
         lanes: Bools | None = None,
     ) -> None:
-        """Records a mistake of an access: `bad` are its wrong parts, `count` for each of its lanes, or of
-        `lanes` alone.
-        """
+        """Records a mistake of an access: its `bad` parts, `count` for each of its lanes, or of `lanes`."""
         at = int(
             np.flatnonzero(access.lanes.enabled() if lanes is None else lanes)[int(bad.argmax()) // count]
         )

@@ -107,9 +107,7 @@ class RegisterPool:
 
 
 class LaunchBefore:
-    """A column of the clocks. Warps that have waited for the previous launch, or are ordered after such a
-    wait, know its time.
-    """
+    """A column of the clocks: warps ordered after a wait for the previous launch know its time."""
 
     def __init__(self, wave: Wave, clocks: VectorClocks, findings: Findings) -> None:
         self.wave, self.clocks, self.findings = wave, clocks, findings

@@ -26,9 +26,7 @@ _MANY = "many"
 
 
 class _Location:
-    """What was released at an address: to the GPU and to the system by scopes that include them, and by each
-    CTA at each level.
-    """
+    """What was released at an address: by scopes of GPU and system, and by each CTA at each level."""
 
     def __init__(self) -> None:
         self.far: dict[int, Clocks] = {}
@@ -134,9 +132,7 @@ class Orders:
             self.clocks.read(rows, level, clock)
 
     def _one_after_the_other(self, rows: Rows, order: Order) -> None:
-        """Warps whose atomic operations of one instruction access the same address: each reads what those
-        before it have released.
-        """
+        """Warps' atomic operations at one address: each reads what those before it have released."""
         released: dict[tuple[int, int], Clocks] = {}
         for row in rows.tolist():
             here, cta = np.array([row]), int(self.wave.cta_of_row[row])
@@ -218,9 +214,7 @@ class Orders:
             times[rows], levels[rows] = known[rows, rows], order.level
 
     def _keys(self, access: Access) -> list[tuple[Hashable, Rows]]:
-        """The addresses of an access with the warps at each; one key represents them all if there are
-        many.
-        """
+        """The addresses of an access with the warps at each; one key for all if there are many."""
         lanes = access.lanes
         rows = np.repeat(lanes.row_numbers()[:, None], 32, axis=1)
         offsets = access.offsets

@@ -73,9 +73,7 @@ class Races:
         shadow.read_line[index] = access.line
 
     def store(self, access: Access, level: int) -> None:
-        """Threads write: the last write and all reads must have happened before. `level` is the scope of the
-        access, 0 if it is weak.
-        """
+        """Threads write: the last write and all reads must be before. `level`: the scope, 0 if it is weak."""
         undefined = self._undefined.stored(access)
         if undefined is not None:
             self.shadow.refine(access.width // undefined.shape[1])
@@ -247,9 +245,7 @@ class Races:
     def unit_reads(
         self, column: int, row: int, offsets: Index | Chunks, line: int, *, copies: bool = False
     ) -> None:
-        """An asynchronous unit begins to read for a warp, which must know of the writes. `copies`: it doesn't
-        compute with what it reads.
-        """
+        """A unit begins to read for a warp, which must know of the writes. `copies`: it doesn't compute."""
         shadow, clocks, of = self.shadow, self.clocks, self._of_unit(row, offsets, line)
         index, late = of.index, self._late(of)
         if copies and late.any():
@@ -280,9 +276,7 @@ class Races:
     def unit_writes(
         self, column: int, row: int, offsets: Index | Chunks, line: int, through_proxy: bool
     ) -> None:
-        """An asynchronous unit begins to write for a warp; `through_proxy`: through the asynchronous
-        proxy.
-        """
+        """A unit begins to write for a warp; `through_proxy`: through the asynchronous proxy."""
         shadow, of = self.shadow, self._of_unit(row, offsets, line)
         index = of.index
         late = self._late(of) & (shadow.written[index] != NEVER)

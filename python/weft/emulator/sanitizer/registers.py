@@ -30,9 +30,7 @@ GUARD = "@"
 
 @lru_cache(_KEPT)
 def instrumented(program: Program, *, following: bool = False) -> Program:
-    """The program with an announcement before each instruction that touches a register that is `watched`; the
-    program itself if none does.
-    """
+    """The program with an announcement before each instruction that touches a `watched` register."""
     what = followed(program) if following else watched(program)
     if not what:
         return program
@@ -61,9 +59,7 @@ def instrumented(program: Program, *, following: bool = False) -> Program:
 
 
 def _announced(waiting: Collective, announcement: Step, after: int, registers: Traffic) -> End:
-    """A collective instruction that is announced when it runs: until then, lanes that come late may still
-    touch what it uses.
-    """
+    """A collective, announced when it runs: until then, late lanes may still touch what it uses."""
 
     def both(lanes: Lanes) -> None:
         announcement(lanes)
@@ -221,9 +217,7 @@ class RegisterState:
                 self._loads[slot, row] = self.clocks.times[column] + 1, traffic.line
 
     def _use_loaded(self, rows: Rows, traffic: Traffic, slots: frozenset[int]) -> None:
-        """Reports the first use of what a load in flight writes, and forgets the warp's other loads: one
-        missing wait is one finding.
-        """
+        """Reports the first use of a load in flight, and forgets others: one missing wait is one finding."""
         late: dict[int, int] = {}
         for slot in slots.intersection((*traffic.reads, *traffic.writes)):
             for row in rows.tolist():
@@ -310,9 +304,7 @@ class RegisterState:
     def _report_use(
         self, rows: Rows, traffic: Traffic, until: Times, *registers: Span, renamed: int | None = None
     ) -> None:
-        """Reports registers that are in use until later than warps know of, unless so is the one that gets
-        another name.
-        """
+        """Reports registers in use until later than warps know of, except where one is renamed."""
         used = [until[each] for each in registers if _size(each)]
         if not used:
             return

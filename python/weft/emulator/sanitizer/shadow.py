@@ -65,9 +65,7 @@ class Granules:
         return (first[:, None] + np.arange(count)).reshape(-1), count
 
     def _in_chunks(self, offsets: Index) -> Index | None:
-        """The granules of bytes in whole chunks of 16, such as those of tensor cores and TMA; None for
-        others.
-        """
+        """The granules of bytes in whole chunks of 16, as of tensor cores and TMA; None for others."""
         if len(offsets) % _COARSEST:
             return None
         chunks = offsets.reshape(-1, _COARSEST)

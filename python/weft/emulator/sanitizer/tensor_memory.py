@@ -28,9 +28,7 @@ _COARSE = 32
 
 
 class Operation(IntEnum):
-    """The numbers of an operation: its column of the clocks, its time there, its line, its warp, and the
-    number of its use.
-    """
+    """The numbers of an operation: its column and time of the clocks, line, warp, and its use's number."""
 
     OWNER = 0
     TIME = auto()
@@ -220,16 +218,12 @@ class TensorMemory:
         return any(not any(some.any() for some in self._late(units, each)) for each in (between, numbers))
 
     def _before(self, units: _Units, index: Index) -> dict[str, Times]:
-        """The operations that an access must follow: the last write, and before a write or a deallocation
-        also the last read.
-        """
+        """What an access must follow: the last write, and before a write or deallocation the last read."""
         before = {"writes": self.shadow.writes[index]}
         return before if units.kind == "load" else before | {"reads": self.shadow.reads[index]}
 
     def _late(self, units: _Units, numbers: Times) -> tuple[Bools, Bools]:
-        """Which of some earlier operations of each CTA may still run, and where fences are missing between
-        them and the access.
-        """
+        """Which earlier operations of each CTA may still run, and which lack fences before the access."""
         ctas, rows, columns = (each[:, None] for each in units[1:4])
         owner, time, _, others, uses = self.shadow.operations[:, ctas, numbers]
         late: Bools = time > self.clocks.known[rows, owner]

@@ -62,9 +62,7 @@ class Observers:
         return Sanitizer(wave, self._found, self._kernel, self.memory) if self._sanitize else None
 
     def trace(self, wave: Wave) -> tuple[Watch, Bools] | None:
-        """What records a wave that begins, and the blocks in which it must see everything; None without a
-        trace.
-        """
+        """What records a wave, and the blocks in which it must see everything; None without a trace."""
         recorder = self._recorder
         return None if recorder is None else (recorder.watch(wave), recorder.told)
 
@@ -75,9 +73,7 @@ class Observers:
         return Several(watches) if len(watches) > 1 else watches[0] if watches else None
 
     def ended(self, error: Fault | Deadlock) -> tuple[Finding, ...]:
-        """The findings of a launch that ended with an error, including the error itself, whose message gets
-        the source lines.
-        """
+        """The findings of a launch that failed, and the error itself, which gets source lines."""
         self._failed = True
         self._found.told = None
         error.say_sources(self._found.sources)
@@ -133,9 +129,7 @@ _NEVER = 1 << 62
 
 
 class ObservedMachine(Machine):
-    """As `Machine`. `observer` sees what happens in the blocks of `observed`, and each block that has
-    run.
-    """
+    """As `Machine`. `observer` sees what happens in blocks of `observed`, and which blocks have run."""
 
     def __init__(self, observer: Watch | None, observed: Bools, *args: Any, **named: Any) -> None:
         self._observer = observer

@@ -74,9 +74,7 @@ class Launched:
     """The arrays among the arguments, by their names or those of their parameters."""
 
     def address_of(self, device: Device, name: str) -> int:
-        """The address in global memory of an array's first element. Raises WeftError if the launch uses a
-        copy of it.
-        """
+        """The address of an array's first element. Raises WeftError if the launch uses a copy of it."""
         array = self.arrays[name]
         first = int(array.__array_interface__["data"][0])
         for segment in device.segments:
@@ -309,9 +307,7 @@ class Stopped:
         return self._machine.program.codes[self.function].base + register.index
 
     def register(self, name: str) -> Array:
-        """The bits of a register in all threads of the wave, `[warps, 32]`. Raises WeftError for unknown
-        names.
-        """
+        """A register's bits in all threads, `[warps, 32]`. Raises WeftError for unknown names."""
         return self.wave.regs[self.slot(name)]
 
     # Memory
@@ -336,9 +332,7 @@ class Stopped:
         return self.wave.tensor_memory.cells(cta)
 
     def tensor_allocations(self, cta: int) -> dict[int, int]:
-        """The allocated columns of a CTA's tensor memory: the first one of each allocation, and their
-        number.
-        """
+        """A CTA's allocated columns of tensor memory: the first of each allocation, and their number."""
         return self.wave.tensor_memory.allocated(cta)
 
     def global_bytes(self, address: int, size: int) -> npt.NDArray[np.uint8]:

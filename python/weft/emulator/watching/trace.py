@@ -93,9 +93,7 @@ class Recorder:
             self.dropped += 1
 
     def counters(self) -> dict[str, int]:
-        """Instructions by class, tensor operations, bank conflicts, and the CTAs that a
-        multiprocessor holds.
-        """
+        """Instructions by class, tensor operations, bank conflicts, and CTAs on a multiprocessor."""
         return dict(sorted(self.counts.items())) | _occupancy(self.program.chip, self.launch)
 
     def write(self) -> None:

@@ -40,9 +40,7 @@ class _Stream:
 
 
 class Engine:
-    """The accesses of one stream. `memory` is what the sanitizer knows of all GPUs; None: nothing is
-    checked.
-    """
+    """The accesses of one stream. `memory`: what the sanitizer knows of all GPUs; None: no checks."""
 
     def __init__(self, device: Device, findings: Findings, memory: GlobalMemory | None) -> None:
         self._races: GlobalRaces | None = None

@@ -20,9 +20,7 @@ _OF_A_LAUNCH = 1 << 32
 
 @dataclass(frozen=True)
 class Buffer:
-    """The memory that an array owns on the host, from byte `begin` to `end`, and where it is on GPU `rank`;
-    `shared`: all GPUs can access it.
-    """
+    """An array's memory on the host, and on GPU `rank`; `shared`: all GPUs can access it."""
 
     begin: int
     end: int
@@ -55,9 +53,7 @@ class WorldMemory:
         self._map(owner, rank, shared=True)
 
     def buffer(self, array: Array, rank: int) -> Buffer:
-        """The buffer of an array for a GPU, which gets one that is new. Raises WeftError if another GPU has
-        it for itself.
-        """
+        """A GPU's buffer of an array, perhaps a new one. Raises WeftError if another GPU has it alone."""
         begin, end = _bounds(array)
         found = self._overlapping(begin, end)
         if found is None:

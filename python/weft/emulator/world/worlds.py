@@ -43,9 +43,7 @@ class Schedule:
         self._random = None if how.seed is None else random.Random(how.seed)
 
     def run(self, limit: float | None) -> None:
-        """Runs everything. Raises Fault, Deadlock if nothing can continue, and TimeLimit after `limit`
-        seconds.
-        """
+        """Runs everything. Raises Fault, Deadlock, and TimeLimit after `limit` seconds."""
         end = None if limit is None else time.monotonic() + limit
         at = idle = done = 0
         before: tuple[object, ...] = ()
@@ -144,9 +142,7 @@ class World:
         self._memory.share(checked(array, "array"), self._rank(rank))
 
     def address(self, array: object) -> int:
-        """The address of a shared array, which is the same on all GPUs. Raises WeftError for one that isn't
-        shared.
-        """
+        """A shared array's address, the same on all GPUs. Raises WeftError for others."""
         return self._memory.shared_address(checked(array, "array"))
 
     def stream(self, rank: int) -> Stream:
