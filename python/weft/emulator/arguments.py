@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from operator import index
-from typing import Any, Protocol
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -275,17 +275,7 @@ class Unwritten:
         self.array = array
 
 
-class Mapped(Protocol):
-    """Gives arrays addresses, as `Buffers` does."""
-
-    def map(
-        self, arrays: Mapping[Key, npt.NDArray[np.generic]], names: Mapping[Key, str] | None = None
-    ) -> dict[Key, int]: ...
-    def map_multicast(self, name: str, members: tuple[int, ...], size: int) -> int: ...
-    def forget(self, address: int) -> None: ...
-
-
-def parameters(program: Program, args: Sequence[object], buffers: Mapped, kernel: str) -> Bytes:
+def parameters(program: Program, args: Sequence[object], buffers: Buffers, kernel: str) -> Bytes:
     """The parameter space of a launch. WeftError if the arguments don't fit the kernel's parameters."""
     formals = program.params
     if not isinstance(args, Sequence) or isinstance(args, str | bytes):

@@ -56,8 +56,8 @@ class _Ready(dict[Key, Group]):
 
 
 class Machine:
-    """The scheduler of one wave. `run` is called until it returns True. With `skew` and a seed, single lanes
-    run ahead of their warps, as far as no instruction needs the whole warp.
+    """The `Scheduler` of a wave. `run` is called until it returns True. With `skew` and a seed, lanes run
+    ahead of their warps, as far as no instruction needs the whole warp.
     """
 
     def __init__(
@@ -222,7 +222,6 @@ class Machine:
         return (*group.frame.path, self.program.blocks[group.block].rank)
 
     def put(self, group: Group) -> None:
-        """Makes a group ready, merged with the group at the same block of the same call."""
         key = self._key(group)
         other = self.ready.get(key)
         if other is not None:
@@ -349,7 +348,6 @@ class Machine:
         return True
 
     def stall(self, group: Group, awaits: tuple[tuple[int, int], ...], ticks: int) -> int:
-        """Leaves `group` at its block until a phase of one of these mbarriers completes, or `ticks` pass."""
         if self._key(group) in self.ready:
             self.put(group)  # next to lanes of its own warps, which diverged from it: all of them poll again
             return -1
@@ -360,7 +358,6 @@ class Machine:
         return -1
 
     def hold(self, group: Group) -> None:
-        """Leaves `group` at its block until its `stalled` is cleared."""
         group.stalled, group.since = True, self.wave.ticks
         self.ready[self._key(group)] = group
 
@@ -371,7 +368,6 @@ class Machine:
     # Called by the ends of blocks
 
     def part(self, group: Group, mask: Bools, after: int) -> None:
-        """Keeps the lanes of `mask` in `group` and sends its other lanes to block `after`."""
         lanes = group.lanes
         staying = np.zeros((self.wave.warps, 32), np.bool_)
         staying[slice(None) if lanes.rows is None else lanes.rows] = mask
@@ -380,11 +376,6 @@ class Machine:
         self.put(Group(after, group.frame, Lanes.of(self.wave, leaving)))
 
     def gather(self, group: Group, members: int | None) -> bool:
-        """Whether the lanes that a collective instruction needs are together.
-
-        `members` is the slot of the member mask (None: all lanes that haven't exited). Warps that lack a lane
-        are taken out of the group and wait at its block; False when no warp is left.
-        """
         lanes = group.lanes
         lacking = (self.members(lanes, members) & ~lanes.enabled()).any(axis=1)
         if not lacking.any():
@@ -392,13 +383,11 @@ class Machine:
         return self._hold_back(group, lanes.row_numbers()[lacking])
 
     def join(self, group: Group) -> None:
-        """Adds threads that wait at the group's block: with random turns, warps don't merge by themselves."""
         for key, other in list(self.ready.items()):
             if other.block == group.block and other.frame is group.frame and other.stalled:
                 group.lanes = self._merged(group, self.ready.pop(key)).lanes
 
     def gather_warpgroups(self, group: Group) -> bool:
-        """Whether all four warps of each of the group's warpgroups are there; warps of others wait."""
         wave = self.wave
         if group.lanes is self._whole_warpgroups:
             return True
@@ -448,7 +437,6 @@ class Machine:
         return live & ((union >> np.arange(32, dtype=np.uint32)) & np.uint32(1)).astype(np.bool_)
 
     def exit(self, group: Group) -> int:
-        """Ends the group's threads, and lets threads continue that waited for them."""
         wave = self.wave
         threads = group.lanes.threads()
         wave.live = wave.live & ~threads  # a new array, because groups may use the old one as their lanes
@@ -464,7 +452,6 @@ class Machine:
         return -1
 
     def call(self, group: Group, site: CallSite) -> int:
-        """Enters a function, whose frame follows the caller's. Returns its first block."""
         lanes, code, caller = group.lanes, site.code, group.frame
         frame = caller.children.get(site)
         if frame is None:
@@ -488,7 +475,6 @@ class Machine:
         return code.entry_block
 
     def leave(self, group: Group) -> int:
-        """Returns from a function; returns the block after the call."""
         frame, lanes = group.frame, group.lanes
         assert frame.parent is not None and frame.site is not None
         moves = [t for t in frame.site.results if not t.size]

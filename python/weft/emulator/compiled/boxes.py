@@ -29,7 +29,6 @@ from weft.emulator.compiled.shadows import BufferPart, SharedPart
 from weft.emulator.memory.mbarrier import Key, is_initialized, pending_of, settled, tx_of
 from weft.emulator.memory.segments import WINDOWS
 from weft.emulator.memory.tensor_map import PATTERN_SHIFT, Box, Run, Shape, box_of
-from weft.emulator.reading.syntax import Array
 from weft.emulator.running.wave import Wave
 from weft.emulator.sanitizer.checker import Sanitizer
 from weft.emulator.sanitizer.clocks import DATA
@@ -309,11 +308,7 @@ class Boxes:
         self._pointers = self._call.ctypes.data, self._part.pointer
         self._buffers: dict[int, BufferPart] = {}
         self._bytes = Run()
-        self._columns: dict[Key, int] = {}
-        self._slots: dict[int, int] = {}
         self._suffix = "" if self._watch is None else "_checked"
-        self._clocks: Array | None = None
-        self._rows: dict[int, tuple[int, ...]] = {}
         self._code: dict[str, Callable[..., int]] = {}
         self._boxes: dict[tuple[int, tuple[int, str]], Box | None] = {}
         self._stride, self._size = wave.memory.shared_stride, wave.memory.shared_size
@@ -388,7 +383,7 @@ class Boxes:
         reader, slot, time = 0, 0, 0
         if watch is not None:
             reader = watch.clocks.column(("bulk", row))
-            time, slot = watch.clocks.times.item(reader) + 1, self._slot(reader)
+            time, slot = watch.clocks.times.item(reader) + 1, watch.races.slot(reader)
         unit = self._writer(row, box, where)
         if unit is None:
             return False
@@ -453,9 +448,7 @@ class Boxes:
                 return None
             column = time = 0
             if watch is not None:
-                known = self._columns.get(mark)
-                if known is None:
-                    known = self._columns[mark] = watch.clocks.column(("mbarrier", *mark))
+                known = watch.clocks.column(("mbarrier", *mark))
                 if not watch.unit_may_signal(mark, row):
                     return None
                 column, time = known, watch.clocks.times.item(known) + 1
@@ -478,13 +471,6 @@ class Boxes:
             column = clocks.column(name)
         return column, clocks.times.item(column) + 1
 
-    def _slot(self, column: int) -> int:
-        assert self._watch is not None
-        slot = self._slots.get(column)
-        if slot is None:
-            slot = self._slots[column] = self._watch.races.slot(column)
-        return slot
-
     def _row(self, row: int) -> tuple[int, ...]:
         """Where the clocks of a warp are: all that it knows, the parts that the unit sees in shared and
         global memory, and what it knows of its cluster, all of it and what the unit sees.
@@ -493,14 +479,8 @@ class Boxes:
         if watch is None:
             return 0, 0, 0, 0, 0
         clocks = watch.clocks
-        if clocks.all is not self._clocks:
-            self._clocks = clocks.all
-            self._rows.clear()
-        found = self._rows.get(row)
-        if found is None:
-            layer, step, _ = clocks.all.strides
-            known = clocks.all.ctypes.data + step * row
-            fenced, seen = known + layer, known + layer * clocks.seen_layers[DATA]
-            first = 4 * (row // self._cluster_warps * self._cluster_warps)
-            found = self._rows[row] = known, fenced, seen, known + first, fenced + first
-        return found
+        layer, step, _ = clocks.all.strides
+        known: int = clocks.all.ctypes.data + step * row
+        fenced, seen = known + layer, known + layer * clocks.seen_layers[DATA]
+        first = 4 * (row // self._cluster_warps * self._cluster_warps)
+        return known, fenced, seen, known + first, fenced + first

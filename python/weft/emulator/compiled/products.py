@@ -277,7 +277,6 @@ class OperandReads:
         self._call: npt.NDArray[np.int64] = np.zeros(len(Reads), np.int64)
         self._call[Reads.END] = sanitizer.wave.memory.shared_size - CHUNK
         self._clocks: Clocks | None = None
-        self._units: dict[tuple[str, int], tuple[int, int]] = {}
 
     def record(self, lists: Lists, line: int) -> bool:
         """Records what units read. False if that may break a rule; then it may have recorded a part, which
@@ -299,11 +298,8 @@ class OperandReads:
         """
         stride, lists = self._sanitizer.wave.memory.shared_stride, []
         for row, cta, matrices in reads:
-            unit = self._units.get((proxy, row))
-            if unit is None:
-                column = self._sanitizer.column_of(proxy, row)
-                unit = self._units[proxy, row] = column, self._sanitizer.races.slot(column)
-            column, slot = unit
+            column = self._sanitizer.column_of(proxy, row)
+            slot = self._sanitizer.races.slot(column)
             for matrix in matrices:
                 chunks = matrix.first, len(matrix.chunks)
                 lists.append((*chunks, cta * stride, column, 0, slot, row, matrix.used))

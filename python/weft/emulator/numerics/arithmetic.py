@@ -6,7 +6,6 @@ chain of fused multiply-adds in the order of k.
 float64 arithmetic with directed rounding, on exact fractions, one element at a time.
 """
 
-from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -113,9 +112,6 @@ _ZERO_EXPONENT = -4000
 # The exponent of infinity and NaN: above every number's, and small enough for scaling.
 _NO_NUMBER_EXPONENT = 128
 _MOST_EXPONENT = 256
-_CODES = 1 << 16
-_operands: defaultdict[tuple[str, str], int] = defaultdict(int)
-"""The elements so far that have been decoded in a format; a table takes as long as one of all codes."""
 _QUIET = np.uint64(1 << 51)
 _NEW_NAN = np.uint64(0xFFF8000000000000)
 
@@ -205,8 +201,7 @@ def multiply_accumulate(
 
 def _operand(bits: Array, name: str, like: str, scales: Doubles | None) -> Operand:
     """The values of bits of format `name`, times their scales, with their exponents in format `like`."""
-    _operands[name, like] += bits.size
-    if ELEMENT_TYPES[name].bits <= 16 and _operands[name, like] > _CODES:
+    if ELEMENT_TYPES[name].bits <= 16:
         values, exponents_ = _table(name, like)
         value, exponent = values.take(bits), exponents_.take(bits)
     else:
@@ -218,7 +213,7 @@ def _operand(bits: Array, name: str, like: str, scales: Doubles | None) -> Opera
 @cache
 def _table(name: str, like: str) -> Operand:
     """The value and the exponent of every code."""
-    codes = np.arange(_CODES).astype(np.uint16) if name in floats.WIDE else np.arange(256).astype(np.uint8)
+    codes = np.arange(1 << 16).astype(np.uint16) if name in floats.WIDE else np.arange(256).astype(np.uint8)
     value = decode(codes, name)
     return value, exponents(value, like)
 

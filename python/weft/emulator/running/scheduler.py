@@ -16,7 +16,7 @@ class Scheduler(Protocol):
     clusters: ClusterBarriers
 
     def put(self, group: Group) -> None:
-        """Makes a group ready to run."""
+        """Makes a group ready to run, merged with the group at the same block of the same call."""
 
     def part(self, group: Group, mask: Bools, after: int) -> None:
         """Keeps the lanes of `mask` in `group` and sends its other lanes to block `after`."""
@@ -29,7 +29,7 @@ class Scheduler(Protocol):
         """
 
     def join(self, group: Group) -> None:
-        """Takes the threads that wait at the group's block into the group."""
+        """Adds threads that wait at the group's block: with random turns, warps don't merge by themselves."""
 
     def gather_warpgroups(self, group: Group) -> bool:
         """Whether all four warps of each of the group's warpgroups are there; the other warps wait."""
@@ -41,10 +41,10 @@ class Scheduler(Protocol):
         """Leaves `group` at its block until a phase of one of these mbarriers completes, or `ticks` pass."""
 
     def call(self, group: Group, site: CallSite) -> int:
-        """Enters a function and returns its first block."""
+        """Enters a function, whose frame follows the caller's, and returns its first block."""
 
     def leave(self, group: Group) -> int:
         """Returns from a function; returns the block after the call."""
 
     def exit(self, group: Group) -> int:
-        """Ends the group's threads."""
+        """Ends the group's threads, and lets threads continue that waited for them."""

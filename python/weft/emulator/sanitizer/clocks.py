@@ -54,10 +54,10 @@ class VectorClocks:
         """The scopes that differ in what fences acquire."""
         self._read = {level: self.layers + at for at, level in enumerate(self.levels)}
         self.layers += len(self.levels)
-        self._both: Clocks = np.zeros((self.layers, warps, warps + _ROOM), np.int32)
+        self._set(np.zeros((self.layers, warps, warps + _ROOM), np.int32))
         self.met: Clocks = np.zeros((warps, warps + _ROOM), np.int32)
         every = np.arange(warps)
-        self._both[0, every, every] = 1
+        self.known[every, every] = 1
         self._columns: dict[Hashable, int] = {}
         self.names: dict[int, Hashable] = {}
         self.times: npt.NDArray[np.int64] = np.zeros(warps + _ROOM, np.int64)
@@ -65,20 +65,13 @@ class VectorClocks:
         self.through_proxy: npt.NDArray[np.bool_] = np.zeros(warps + _ROOM, np.bool_)
         """Whether a column's unit writes through the asynchronous proxy, so that no fence is needed."""
 
-    @property
-    def known(self) -> Clocks:
-        known: Clocks = self._both[0]
-        return known
-
-    @property
-    def all(self) -> Clocks:
+    def _set(self, clocks: Clocks) -> None:
+        self.all = clocks
         """All layers, that of `known` first; another array once there are more columns."""
-        return self._both
-
-    @property
-    def fenced(self) -> Clocks:
-        fenced: Clocks = self._both[1]
-        return fenced
+        self.known: Clocks = clocks[0]
+        self.fenced: Clocks = clocks[1]
+        self.published: Clocks = clocks[self._published]
+        """What precedes a tcgen05.fence::before_thread_sync; in a kernel without them, everything."""
 
     def column(self, name: Hashable, through_proxy: bool = True) -> int:
         """The column of an asynchronous unit."""
@@ -86,9 +79,9 @@ class VectorClocks:
         if at is None:
             at = self._columns[name] = self.width
             self.width += 1
-            if self.width > self._both.shape[2]:
+            if self.width > self.all.shape[2]:
                 more = np.zeros((self.layers, self.warps, self.width), np.int32)
-                self._both = np.concatenate([self._both, more], axis=2)
+                self._set(np.concatenate([self.all, more], axis=2))
                 self.met = np.concatenate([self.met, more[0]], axis=1)
                 self.through_proxy = np.concatenate([self.through_proxy, np.zeros(self.width, np.bool_)])
                 self.times = np.concatenate([self.times, np.zeros(self.width, np.int64)])
@@ -102,93 +95,87 @@ class VectorClocks:
 
     def empty(self) -> Clocks:
         """A clock that knows nothing, for `release` and `acquire`."""
-        return np.zeros((self.layers, self._both.shape[2]), np.int32)
+        return np.zeros((self.layers, self.all.shape[2]), np.int32)
 
     def of(self, rows: Rows) -> Clocks:
         """What any of the warps knows, as a new clock."""
-        joined: Clocks = self._both[:, rows].max(axis=1)
+        joined: Clocks = self.all[:, rows].max(axis=1)
         return joined
 
     def release(self, rows: Rows, clock: Clocks) -> Clocks:
         """`clock` joined with what the warps know; what they do from here on is later."""
         joined = self.fitted(clock)
-        np.maximum(joined, self._both[:, rows].max(axis=1), out=joined)
+        np.maximum(joined, self.all[:, rows].max(axis=1), out=joined)
         self.step(rows)
         return joined
 
     def acquire(self, rows: Rows, clock: Clocks) -> None:
         """The warps learn what `clock` knows."""
-        self._both[:, rows] = np.maximum(self._both[:, rows], self.fitted(clock)[:, None])
+        self.all[:, rows] = np.maximum(self.all[:, rows], self.fitted(clock)[:, None])
 
     def read(self, rows: Rows, level: int, clock: Clocks) -> None:
         """Warps have read, relaxed, what was released with `clock`; fences of at least `level` acquire it."""
         new = self.fitted(clock)
-        self._both[1 : self._not_read, rows] = np.maximum(
-            self._both[1 : self._not_read, rows], new[1 : self._not_read, None]
+        self.all[1 : self._not_read, rows] = np.maximum(
+            self.all[1 : self._not_read, rows], new[1 : self._not_read, None]
         )
         for to in self.levels:
             if to >= level:
                 layer = self._read[to]
-                self._both[layer, rows] = np.maximum(self._both[layer, rows], np.maximum(new[0], new[layer]))
+                self.all[layer, rows] = np.maximum(self.all[layer, rows], np.maximum(new[0], new[layer]))
 
     def with_read(self, rows: Rows, level: int) -> Clocks:
         """What warps will know after a fence of that scope has acquired what they have read relaxed."""
-        known: Clocks = self._both[0, rows]
+        known: Clocks = self.known[rows]
         if self.levels:
-            np.maximum(known, self._both[self._read[level], rows], out=known)
+            np.maximum(known, self.all[self._read[level], rows], out=known)
         return known
 
     def catch_up(self, rows: Rows, level: int) -> None:
         """A fence of that scope acquires what the warps have read relaxed."""
-        self._both[0, rows] = self.with_read(rows, level)
+        self.known[rows] = self.with_read(rows, level)
 
     def join(self, arrived: Rows, released: Rows) -> None:
         """What `arrived` did happens before what `released` do next."""
-        joined = self._both[:, arrived].max(axis=1, keepdims=True)
-        self._both[:, released] = np.maximum(self._both[:, released], joined)
+        joined = self.all[:, arrived].max(axis=1, keepdims=True)
+        self.all[:, released] = np.maximum(self.all[:, released], joined)
         self.step(arrived)
 
     def join_each(self, sets: Rows) -> None:
         """The same for warps that meet: those of each of some sets of the same size, `[sets, warps]`."""
-        self._both[:, sets] = self._both[:, sets].max(axis=2, keepdims=True)
+        self.all[:, sets] = self.all[:, sets].max(axis=2, keepdims=True)
         self.step(sets.reshape(-1))
 
     def step(self, rows: Rows) -> None:
         """Starts a new time of the warps."""
-        self._both[0, rows, rows] += 1
+        self.known[rows, rows] += 1
 
     def fence(self, rows: Rows, in_shared: bool = True, in_global: bool = False, maps: bool = False) -> None:
         """Makes what the warps know visible to the asynchronous proxy in these spaces, or as tensor maps."""
         layers = [1] * in_shared + [self.seen_layers[DATA]] * in_global + [self.seen_layers[MAPS]] * maps
         for layer in layers:
-            self._both[layer, rows] = self._both[0, rows]
+            self.all[layer, rows] = self.known[rows]
         self.step(rows)
 
     def seen(self, how: int) -> Clocks:
         """What bulk copies see of global memory as DATA or MAPS; without `global_copies`, everything."""
-        seen: Clocks = self._both[self.seen_layers[how]]
+        seen: Clocks = self.all[self.seen_layers[how]]
         return seen
 
     def of_global(self, clock: Clocks) -> Clocks:
         """What a clock knows, and what of that bulk copies see of global memory as DATA and as MAPS."""
         return clock[list(self.seen_layers)]
 
-    @property
-    def published(self) -> Clocks:
-        """What precedes a tcgen05.fence::before_thread_sync; in a kernel without them, everything."""
-        published: Clocks = self._both[self._published]
-        return published
-
     def fence_tensor(self, rows: Rows, before: bool) -> None:
         """tcgen05.fence::before_thread_sync or ::after_thread_sync of these warps."""
         if before:
-            self._both[2, rows] = np.maximum(self._both[2, rows], self._both[0, rows])
+            self.all[2, rows] = np.maximum(self.all[2, rows], self.known[rows])
         else:
-            self.met[rows] = np.maximum(self.met[rows], self._both[self._published, rows])
+            self.met[rows] = np.maximum(self.met[rows], self.published[rows])
 
     def learn(self, row: int, column: int, time: int) -> None:
         """A warp learns that a unit has completed its operations up to a time."""
-        self._both[0, row, column] = max(int(self._both[0, row, column]), time)
+        self.known[row, column] = max(int(self.known[row, column]), time)
 
     def joined(self, first: Clocks, second: Clocks) -> Clocks:
         """What either of two clocks knows, as a new clock."""
@@ -197,7 +184,7 @@ class VectorClocks:
 
     def fitted(self, clock: Clocks) -> Clocks:
         """A clock, extended to the current number of columns."""
-        width = self._both.shape[2]
+        width = self.all.shape[2]
         if clock.shape[1] == width:
             return clock
         fitted: Clocks = np.zeros((len(clock), width), clock.dtype)  # np.pad takes ten times as long

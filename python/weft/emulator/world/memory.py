@@ -107,7 +107,7 @@ class WorldMemory:
         return made
 
 
-class OfRank:
+class OfRank(Buffers):
     """The arrays of a launch on one GPU, as `weft.emulator.arguments.parameters` needs them."""
 
     def __init__(self, memory: WorldMemory, rank: int) -> None:
