@@ -41,7 +41,6 @@ def run(known: Found | None, call: Call, arrays: Sequence[object]) -> list[Any]:
 def _plan_of(
     call: Call, arrays: Sequence[Any], results: Sequence[Any], launched: Sequence[plans.Launched]
 ) -> plans.Plan | None:
-    """The plan of a call that had these results."""
     given = {*call.given, *(n for n, each in zip(_COMPUTED, arrays, strict=True) if each is not None)}
     slots = [name for name in ARRAYS if name in given or name == "none"]
     first, second = launched[0], launched[1].options

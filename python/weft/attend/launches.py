@@ -258,7 +258,6 @@ def run(call: Call, out: object = None, stream: object = None) -> tuple[Array, A
 
 
 def _launch(call: Call, out: Array, lse: Array, stream: object) -> None:
-    """Launches the kernels of a call."""
     sizes, flags = call.sizes, call.flags
     if call.is_empty:
         out[...] = 0  # no query sees a key

@@ -232,7 +232,6 @@ def run(
 def _plan_of(
     call: launches.Call, out: object, results: tuple[object, object], launched: Sequence[Launched]
 ) -> Plan | None:
-    """The plan of a call that had these results."""
     slots = [name for name in ARRAYS if name in call.given or name == "out"]
     made = {"out": (results[0], call.result_types[0])} if out is None else {}
     if out is None:

@@ -136,7 +136,6 @@ def _apart(largest: int, capped: bool) -> bool:
 
 
 def _bytes_fp8(meta: Meta) -> int:
-    """The bytes of shared memory of the forward kernel of e4m3."""
     rows, value, stages = WARPGROUP_ROWS * meta["groups"], meta["value_width"], meta["stages"]
     queries = rows * meta["width"] * (2 if meta["ahead"] else 1)
     blocks = meta["N"] * (stages * meta["width"] + (stages + meta["copied"]) * value)
@@ -144,7 +143,6 @@ def _bytes_fp8(meta: Meta) -> int:
 
 
 def _bytes(wide: int, value: int, *, groups: int, N: int, ahead: int, stages: int) -> int:
-    """The bytes of shared memory of the forward kernel."""
     rows = WARPGROUP_ROWS * groups
     tiles = rows * wide * (2 if ahead else 1) + stages * N * (wide + value) + (rows * value if ahead else 0)
     return 2 * tiles + 1024
@@ -195,6 +193,5 @@ def section(keys: int, meta: Meta) -> int:
 
 
 def _widths(d: int, e: int) -> tuple[int, int]:
-    """The columns of heads in shared memory in the backward kernels."""
     wide, value = (-(-size // 64) * 64 for size in (d, e))
     return (max(wide, value),) * 2 if max(wide, value) <= 128 else (wide, value)

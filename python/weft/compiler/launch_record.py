@@ -221,7 +221,6 @@ class Launch:
 
 
 def _descriptor(rank: int) -> list[str]:
-    """The parts of a memref's descriptor."""
     dimensions = range(rank)
     sizes, strides = ([f"{what} {i}" for i in dimensions] for what in ("size", "stride"))
     return ["pointer", "pointer", "offset", *sizes, *strides]

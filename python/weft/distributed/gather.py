@@ -143,7 +143,6 @@ class Several:
     """
 
     def __init__(self, products: Products, team: Team) -> None:
-        """Compiles the kernels, and makes room for the rows."""
         ways = [_way(each, team) for each in products.each]
         if SendingGather not in ways:
             ways = [_way(each, team, before=True) for each in products.each]
@@ -264,7 +263,6 @@ class SendingGather(GatherPlan):
     sends = True
 
     def __init__(self, product: TeamProduct, team: Team) -> None:
-        """Compiles the kernel, and makes room for the rows."""
         super().__init__(product, team)
         self.chunks = _slices(product, team)
         self.memory = team.counted("rows", team.size * product.a_bytes, team.size * self.chunks * _FLAG)
@@ -289,7 +287,6 @@ class PushedGather(GatherPlan):
     """
 
     def __init__(self, product: TeamProduct, team: Team) -> None:
-        """Compiles the kernels, and makes room for the rows."""
         super().__init__(product, team)
         size, of_scales = product.a_bytes, product.scale_bytes
         self.memory = team.counted("rows", team.size * (size + of_scales), team.size * _FLAG)
@@ -319,7 +316,6 @@ class Gather(GatherPlan):
     halves = 1
 
     def __init__(self, product: TeamProduct, team: Team) -> None:
-        """Compiles the kernel, and makes room for the rows."""
         super().__init__(product, team)
         self.chunks = max(min(product.a_bytes // _CHUNK, _MOST_CHUNKS), 1)
         self.exchange = team.exchange("gather")

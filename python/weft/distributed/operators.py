@@ -115,7 +115,6 @@ KERNELS: dict[str, Kernel] = {}
 
 
 def _define(name: str, kernel: Kernel, fake: Kernel) -> OpOverload:
-    """Defines an operator."""
     KERNELS[name] = kernel
 
     def run(*operands: Tensor, **options: object) -> Tensor:

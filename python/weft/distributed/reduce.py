@@ -38,7 +38,6 @@ class _TwoShot(scatter.Scatter):
     """
 
     def __init__(self, product: TeamProduct, team: Team) -> None:
-        """Compiles the kernels, and makes room for the sums and the rows."""
         super().__init__(product, team)
         self._meeting = small_kernels.meeting(team.devices.chip)
         self._bytes = prod(self.shape) * arrays.numpy_dtype(product.out).itemsize

@@ -198,7 +198,6 @@ def _group(group: int | None, k: int, count: int | None) -> int:
 
 
 def _nearest(group: object) -> str:
-    """The nearest legal group."""
     if not isinstance(group, int) or isinstance(group, bool):
         return "use 128"
     legal = (0, 32, *range(64, max(group, 0) + 128, 64))
@@ -260,7 +259,6 @@ def _namespace(array: object) -> Array:
 
 
 def _cast(array: Array, dtype: str) -> Array:
-    """The array with elements of this type."""
     numpy_type = arrays.numpy_dtype(dtype)
     if isinstance(array, np.ndarray):
         with np.errstate(over="ignore"):

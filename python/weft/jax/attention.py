@@ -60,7 +60,6 @@ class _Program:
         return self._values[_address(array)]
 
     def launch(self, kernel: Any, *arguments: Any, stream: object = None, **meta: object) -> None:
-        """Adds a launch to the program."""
         kinds = list(kernel.signature.arguments.values())
         described, operands, written = list[Any](), list[Any](), list[Any]()
         for kind, each in zip(kinds, arguments, strict=True):

@@ -25,7 +25,6 @@ _LEAST_BITS = 16
 
 
 def _differentiated(primals: Arrays, tangents: Arrays, *, product: Product) -> tuple[Array, Array]:
-    """The result and its tangent."""
     names = "a", "b", *product.roles
     tangent_of = {n: t for n, t in zip(names, tangents, strict=True) if not isinstance(t, ad.Zero)}
     values = dict(zip(names, primals, strict=True))

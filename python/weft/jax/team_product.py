@@ -207,7 +207,6 @@ def _batched(
 def _differentiated(
     primals: Arrays, tangents: Arrays, *, asked: Asked, fused: bool | None
 ) -> tuple[Array, Array]:
-    """The result and its tangent."""
     names = "a", "b", *asked.product.roles
     values = dict(zip(names, primals, strict=True))
     tangent_of = {n: t for n, t in zip(names, tangents, strict=True) if not isinstance(t, ad.Zero)}

@@ -247,7 +247,6 @@ def _current_stream(args: Sequence[Any]) -> Any:
 
 
 def _device_of(array: object) -> int | None:
-    """The GPU of an array; None for one on the CPU."""
     view = arrays.view(array)
     return None if view.device == "cpu" else view.device_id
 

@@ -367,7 +367,6 @@ def _in_elements(view: ArrayView, size: int) -> ArrayView:
 
 
 def _plan_of_zeros(operands: Operands) -> OfZeros:
-    """The launch of a product whose K is 0."""
     ordinal = operands.ordinal
     assert ordinal is not None
     kept = [number for number, name in enumerate(operands.names) if name in ("out", *_ROLES_WITHOUT_K)]

@@ -221,7 +221,6 @@ def _loaded(bytecode: bytes, chip: str) -> kernel.Kernel:
 
 
 def _module(asked: Asked, schedule: "AnySchedule | None") -> Any:
-    """The module of a product."""
     from weft.construction.module import Module, memref
     from weft.dialects import tile
 

@@ -195,7 +195,6 @@ class _Problem:
 
     @property
     def tiles(self) -> tuple[int, int]:
-        """The tiles down and across."""
         rows, columns = self.source.shape
         return ceil_div(rows, casts.SIDE), ceil_div(columns, casts.SIDE)
 
@@ -280,7 +279,6 @@ class _Problem:
         return self.result(made)
 
     def run(self, x: object, library: Library, view: ArrayView) -> Quantized:
-        """Casts an array of the CPU."""
         made = dict[str, Any]()
 
         def view_of(name: str, array: Array) -> ArrayView:

@@ -127,7 +127,6 @@ def _settle(request: _Request) -> None:
 
 
 def _emulate(request: _Request) -> None:
-    """Multiplies arrays on the CPU."""
     addresses = (ctypes.c_uint64 * request.count).from_address(request.addresses)
     _parsed(_text(request)).emulate(list(addresses))
 

@@ -81,7 +81,6 @@ def _needs_registers(types: Types) -> bool:
 
 
 def _copies(chip: str) -> bool:
-    """Whether a chip copies asynchronously."""
     return chip in async_copy.CP_ASYNC.table[COPY].chips
 
 

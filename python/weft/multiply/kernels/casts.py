@@ -50,7 +50,6 @@ def _magnitudes(t):
 
 
 def _larger(x, y):
-    """The larger of two magnitudes; of NaN and a number, the number."""
     return Scalar(llvm.intr_maxnum(x.value, y.value))
 
 

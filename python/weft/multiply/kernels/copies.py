@@ -55,7 +55,6 @@ def blocks_of(size):
 
 
 def _transpose(cta, source, to, tile, memory):
-    """Copies the tile of this CTA."""
     width = tile.shape[1]
     down, across = w.ceil_div(source.rows, _ROWS), w.ceil_div(source.columns, width)
     member, cta = blocks.divided(cta, down * across)
