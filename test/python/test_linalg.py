@@ -10,7 +10,7 @@ import pytest
 
 import weft
 from weft.errors import WeftError
-from weft.launch import graph
+from weft.launch import libraries
 
 EXPORTED = Path(__file__).parents[1] / "passes" / "Inputs" / "torch"
 CHIP = "sm_80"
@@ -206,8 +206,9 @@ def test_tensors_of_a_gpu_select_pytorchs_current_stream(monkeypatch: pytest.Mon
     streams = []
     program = weft.from_linalg(EXPORTED / "mlp.mlir", CHIP)
     monkeypatch.setattr(torch.Tensor, "is_cuda", True)
-    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: f"stream of {device}")
-    monkeypatch.setattr(graph, "keep_until", lambda stream, used: None)
+    stream_of = type("Stream", (str,), {"device": torch.device("cpu")})
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: stream_of(f"stream of {device}"))
+    monkeypatch.setattr(libraries, "keep_until", lambda stream, used: None)
     monkeypatch.setattr(
         type(program.steps[0].kernel), "__call__", lambda *_, stream, on: streams.append(stream)
     )

@@ -9,7 +9,7 @@ import numpy as np
 from weft import emulator
 from weft.emulator.errors import advise
 from weft.errors import WeftError
-from weft.host.lowered import Bytes, Dim, Launched, new_bytes
+from weft.host.lowered import Bytes, Launched, Shape, new_bytes
 
 _ALLOCATED = "gpu.alloc"
 _REGISTER = "kernels access memory of gpu.alloc, and what gpu.host_register has registered"
@@ -86,37 +86,20 @@ class Emulated:
         self._kernels.append((self._modules[module - 1], name))
         return len(self._kernels)
 
-    def launch(
-        self,
-        kernel: int,
-        grid: Dim,
-        block: Dim,
-        cluster: Dim,
-        shared_bytes: int,
-        stream: int,
-        parameters: int,
-    ) -> None:
+    def launch(self, kernel: int, shape: Shape, stream: int, parameters: int) -> None:
         module, name = self._kernels[kernel - 1]
         sizes = module.parameter_bytes(name)
         pointers = (ctypes.c_void_p * len(sizes)).from_address(parameters) if sizes else ()
         values = [ctypes.string_at(at, size) for at, size in zip(pointers, sizes, strict=True)]
         try:
-            report = module.launch(
-                name,
-                grid=grid,
-                block=block,
-                cluster=cluster,
-                shared_bytes=shared_bytes,
-                args=values,
-                **self._options,
-            )
+            report = module.launch(name, **shape._asdict(), args=values, **self._options)
         except (emulator.Fault, emulator.Deadlock) as error:
             self._say(error.printed)
             if error.rule == "out-of-bounds":
                 advise(error, _REGISTER)
             raise
         self._say(report.printed)
-        self.launches.append(Launched(name, grid, block, report))
+        self.launches.append(Launched(name, shape.grid, shape.block, report))
 
     def stream(self) -> int:
         return 1

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +28,15 @@ class Lowered:
     result: str
     chips: tuple[str, ...]
     assertions: Sequence[tuple[str, Location | None]]
+
+
+class Shape(NamedTuple):
+    """The dimensions of a launch, and its dynamic shared memory."""
+
+    grid: Dim
+    block: Dim
+    cluster: Dim
+    shared_bytes: int
 
 
 @dataclass(frozen=True)

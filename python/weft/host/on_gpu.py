@@ -3,7 +3,7 @@
 import math
 from typing import Any
 
-from weft.host.lowered import Dim, Launched
+from weft.host.lowered import Launched, Shape
 from weft.launch import runtime
 from weft.launch.config import launch_config
 from weft.launch.cuda_driver import api, call, check
@@ -54,17 +54,8 @@ class Gpu:
         self._kernels.append(self._modules[module - 1].kernel(name))
         return len(self._kernels)
 
-    def launch(
-        self,
-        kernel: int,
-        grid: Dim,
-        block: Dim,
-        cluster: Dim,
-        shared_bytes: int,
-        stream: int,
-        parameters: int,
-    ) -> None:
-        handle = self._kernels[kernel - 1]
+    def launch(self, kernel: int, shape: Shape, stream: int, parameters: int) -> None:
+        handle, (grid, block, cluster, shared_bytes) = self._kernels[kernel - 1], shape
         name = handle.name
         action = f"launching {name} with grid {grid}, block {block}, {shared_bytes} bytes of shared memory"
         handle.allow(shared_bytes, math.prod(cluster), action)

@@ -10,7 +10,7 @@ import numpy as np
 from weft.errors import Diagnostic, Location, WeftError
 from weft.host import printing
 from weft.host.emulated import Emulated
-from weft.host.lowered import ASSERT, PAGE, Bytes, new_bytes
+from weft.host.lowered import ASSERT, PAGE, Bytes, Shape, new_bytes
 from weft.host.on_gpu import Gpu
 from weft.host.printing import Memref
 from weft.isa import tensor_map
@@ -145,22 +145,12 @@ class Runtime:
             raise WeftError(Diagnostic(f"assertion failed: {message}", location))
 
     def _launch(self, kernel: int, *rest: int) -> None:
-        cluster, grid, block, (shared, stream, parameters) = rest[:3], rest[3:6], rest[6:9], rest[9:12]
-        self._device.launch(kernel, grid, block, cluster, shared, stream, parameters)  # type: ignore[arg-type]
+        a, b, c, x, y, z, u, v, w, shared, stream, parameters = rest[:12]
+        self._device.launch(kernel, Shape((x, y, z), (u, v, w), (a, b, c), shared), stream, parameters)
 
-    def _tensor_map(
-        self,
-        rank: int,
-        descriptor: int,
-        dtype: int,
-        interleave: int,
-        swizzle: int,
-        promotion: int,
-        fill: int,
-        box: int,
-    ) -> int:
+    def _tensor_map(self, rank: int, descriptor: int, *numbers: int) -> int:
         """The address, on the GPU, of the tensor map of a memref; the numbers are the driver's."""
-        memref = Memref(rank, descriptor)
+        memref, (dtype, interleave, swizzle, promotion, fill, box) = Memref(rank, descriptor), numbers
         name = _TENSOR_TYPES[dtype]
         sizes = (ctypes.c_int64 * rank).from_address(box)
         width = tensor_map.ELEMENT_TYPES[name].bits // 8

@@ -4,8 +4,6 @@ import functools
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
 from weft.errors import WeftError, about
 from weft.int4 import tiles
 from weft.int4.kernels.few_rows import few_rows
@@ -151,17 +149,9 @@ def _readable(x: Array, view: ArrayView) -> Array:
     if in_place and made.address % ROW_BYTES == 0 and k % step == 0:
         return rows
     wide = (made.shape[0], -(-k // step) * step)
-    copy = np.zeros(wide, rows.dtype) if isinstance(rows, np.ndarray) else _zeros(x, wide)
-    copy[:, :k] = rows
+    copy = libraries.of(x).empty(x, view, wide, view.dtype)
+    copy[:, :k], copy[:, k:] = rows, 0
     return copy
-
-
-def _zeros(like: Array, shape: tuple[int, int]) -> Array:
-    if hasattr(like, "new_zeros"):
-        return like.new_zeros(shape)
-    import cupy
-
-    return cupy.zeros(shape, like.dtype)
 
 
 def refuse(message: str) -> WeftError:

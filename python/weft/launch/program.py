@@ -168,7 +168,8 @@ class Program:
         if step.written not in known:
             like = next((each for each in given if hasattr(each, "shape")), np.empty(0))
             sizes = step.size.of(operands, given)
-            known[step.written] = _empty(like, sizes, _STORED.get(step.element, step.element))
+            element = _STORED.get(step.element, step.element)
+            known[step.written] = libraries.of(like).empty(like, arrays.view(like), sizes, element)
             at = step.sources.index(step.written)
             passed[at] = known[step.written]
         if prod(known[step.written].shape):
@@ -260,21 +261,3 @@ def _copied(array: Array, like: Array) -> Array:
     # PyTorch doesn't take the types of ml_dtypes: it gets their bytes.
     copied = torch.from_numpy(np.frombuffer(array.tobytes(), np.uint8).copy())
     return copied.view(getattr(torch, array.dtype.name)).reshape(array.shape).to(like.device)
-
-
-def _empty(like: Any, shape: tuple[int, ...], element: str) -> Any:
-    """A new array of the library and on the device of another one."""
-    dtype = arrays.numpy_dtype(element)
-    if isinstance(like, runtime.DeviceArray):
-        return runtime.DeviceArray(shape, element, like.device.ordinal)
-    library = arrays.library(type(like))
-    if library == "torch":
-        import torch
-
-        return like.new_empty(shape, dtype=getattr(torch, dtype.name))
-    if library == "cupy" and element != "bf16":
-        import cupy
-
-        with like.device:
-            return cupy.empty(shape, dtype)
-    return np.empty(shape, dtype)

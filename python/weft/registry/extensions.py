@@ -166,18 +166,9 @@ def installed() -> bool:
     return os.environ.get(OFF) != "0" and any(True for _ in _points())
 
 
-@dataclass(frozen=True)
-class _Point:
-    """An entry point of a distribution."""
-
-    entry: "metadata.EntryPoint"
-    distribution: str
-    version: str
-
-
-def _points() -> Iterator[_Point]:
-    """The entry points of installed distributions, of which the first on the path with a name counts. Other
-    distributions' lists aren't parsed: broken ones do no harm.
+def _points() -> "Iterator[tuple[metadata.EntryPoint, str, str]]":
+    """The entry points of installed distributions, their names and versions. The first distribution on the
+    path with a name counts. Others' lists aren't parsed: broken ones do no harm.
     """
     from importlib import metadata
 
@@ -198,7 +189,7 @@ def _points() -> Iterator[_Point]:
         if not legal:
             message = f"entry points of {name} must be NAME = MODULE:FUNCTION"
             raise WeftError(Diagnostic(message, notes=(_advice(name),)))
-        yield from (_Point(point, name, distribution.version) for point in points)
+        yield from ((point, name, distribution.version) for point in points)
 
 
 def _load_all() -> None:
@@ -206,11 +197,10 @@ def _load_all() -> None:
     if os.environ.get(OFF) == "0":
         return
     extensions: list[Extension] = []
-    for point in sorted(_points(), key=lambda point: (point.entry.name, point.entry.value)):
-        package = _package(point.entry.module)
-        extension = Extension(point.entry.name, point.distribution, point.version, package)
+    for point, name, version in sorted(_points(), key=lambda each: (each[0].name, each[0].value)):
+        extension = Extension(point.name, name, version, _package(point.module))
         if extension not in extensions:
-            _load_one(point.entry, extension)
+            _load_one(point, extension)
             extensions.append(extension)
     _extensions = tuple(extensions)
 
