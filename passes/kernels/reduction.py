@@ -55,7 +55,13 @@ Write = Callable[[ir.Value, ir.Value | int], object]
 
 
 class Reduction:
-    """Takes a warpgroup's sums of a tile."""
+    """Takes a warpgroup's sums of a tile. It builds its memory first, at the insertion point."""
+
+    tiles: Tiles[WarpgroupSchedule]
+
+    def use(self, tiles: Tiles[WarpgroupSchedule]) -> None:
+        """Reads sizes at the insertion point."""
+        self.tiles = tiles
 
     def begin(self) -> list[ir.Value]:
         """The values that a warpgroup keeps from one tile to the next, before the first."""
@@ -90,7 +96,10 @@ class NoReduction(Reduction):
     """One CTA computes all of a tile, and writes it."""
 
     def __init__(self, writer: Writer) -> None:
-        self.writer, self.preloads = writer, writer.preload()
+        self.writer = writer
+
+    def use(self, tiles: Tiles[WarpgroupSchedule]) -> None:
+        self.preloads = self.writer.preload()
 
     def begin(self) -> list[ir.Value]:
         return [emit.value(0)] if self.preloads else []
@@ -106,74 +115,60 @@ class NoReduction(Reduction):
         self.writer.finish()
 
 
-class ClusterSums:
-    """A tile of sums in the shared memory of each CTA, with the rows and columns of D."""
-
-    def __init__(self, schedule: WarpgroupSchedule, element: ir.Type, over: ir.Value) -> None:
-        """Builds the buffer at the insertion point, over the buffer `over` and those after it."""
-        self.schedule = schedule
-        rows, columns = self.shape = schedule.swapped(*schedule.block[:2])
-        layout = f"S[({rows},{columns}):({schedule.sums_stride},1)]"
-        self.buffer = tile.alloc(BufferType.of(self.shape, element, layout), over=over)
-        self.part = FragmentType.of(self._part, element, share_layout(*self._part))
-
-    @property
-    def _part(self) -> tuple[int, int]:
-        """Rows and columns that one warpgroup adds up."""
-        rows, columns = self.shape[0] // self.schedule.splits, self.shape[1]
-        warpgroups = self.schedule.warpgroups
-        return (rows, columns // warpgroups) if self.schedule.swap else (rows // warpgroups, columns)
-
-    def put(self, sums: ir.Value, number: ir.Value) -> None:
-        """Stores the sums of warpgroup `number`, a fragment of D, once all have read the stages."""
-        row, column = self.schedule.swapped(emit.mul(number, self.schedule.rows), 0)
-        # A lane's pairs of sums are contiguous in a row of D, except with `swap`.
-        width = 0 if self.schedule.swap else 8
-        tile.store(sums, self.buffer, emit.value(row), emit.value(column), vector_bytes=width)
-
-    def origin(self, rank: ir.Value, number: ir.Value) -> tuple[ir.Value, int]:
-        """The row and column in the tile where warpgroup `number` of CTA `rank` begins to add up."""
-        rows, columns = self._part
-        if self.schedule.swap:
-            return emit.mul(rank, rows), emit.mul(number, columns)
-        return emit.mul(emit.add(emit.mul(rank, self.schedule.warpgroups), number), rows), 0
-
-    def total(self, rank: ir.Value, number: ir.Value) -> ir.Value:
-        """The sums of all CTAs for a warpgroup's part, once all have stored theirs.
-
-        Each CTA begins with its own, so that the CTAs do not all read the same memory at once.
-        """
-        row, column = (emit.value(each) for each in self.origin(rank, number))
-        parts = (tile.load(p, row, column, self.part, vector_bytes=4 * VECTOR) for p in self._peers(rank))
-        return tile.from_lane(reduce(add, map(tile.to_lane, parts)), self.part)
-
-    def _peers(self, rank: ir.Value) -> Iterator[ir.Value]:
-        for step in range(self.schedule.splits):
-            peer = emit.rem(emit.add(rank, step), self.schedule.splits)
-            yield tile.peer(self.buffer, emit.value(peer))
-
-
 class ClusterReduction(Reduction):
-    """Adds up the sums of a cluster's CTAs, after the one tile that each has computed a K slice of."""
+    """Adds up the sums of a cluster's CTAs, after the one tile that each has computed a K slice of, in a tile
+    of sums in the shared memory of each, with the rows and columns of D.
+    """
 
-    def __init__(self, op: MatmulOp, sums: ClusterSums, tiles: Tiles[WarpgroupSchedule]) -> None:
-        self.op, self.sums, self.tiles, self.schedule = op, sums, tiles, tiles.schedule
+    def __init__(self, op: MatmulOp, schedule: WarpgroupSchedule, element: ir.Type, over: ir.Value) -> None:
+        """Builds the buffer over the buffer `over` and those after it."""
+        self.op, self.schedule = op, schedule
+        rows, columns = shape = schedule.swapped(*schedule.block[:2])
+        layout = f"S[({rows},{columns}):({schedule.sums_stride},1)]"
+        self.buffer = tile.alloc(BufferType.of(shape, element, layout), over=over)
+        rows, each = rows // schedule.splits, schedule.warpgroups
+        # Rows and columns that one warpgroup adds up.
+        self._part = (rows, columns // each) if schedule.swap else (rows // each, columns)
+        self._fragment = FragmentType.of(self._part, element, share_layout(*self._part))
 
     def collect(self, sums: ir.Value, at: Tile, corner: Corner, kept: list[ir.Value]) -> list[ir.Value]:
         meet_consumers(self.schedule.warpgroups)  # all have read the stages that the sums overwrite
-        self.sums.put(oriented(sums, self.schedule), corner.warpgroup)
+        sums = oriented(sums, self.schedule)
+        row, column = self.schedule.swapped(emit.mul(corner.warpgroup, self.schedule.rows), 0)
+        # A lane's pairs of sums are contiguous in a row of D, except with `swap`.
+        width = 0 if self.schedule.swap else 8
+        tile.store(sums, self.buffer, emit.value(row), emit.value(column), vector_bytes=width)
         return kept
 
     def end(self, warpgroup: ir.Value, kept: list[ir.Value]) -> None:
         meet_cluster()
-        total = self.sums.total(self.tiles.rank, warpgroup)
+        rank, (down, right) = self.tiles.rank, self._origin(warpgroup)
+        row, column = emit.value(down), emit.value(right)
+        parts = (
+            tile.load(each, row, column, self._fragment, vector_bytes=4 * VECTOR)
+            for each in self._peers(rank)
+        )
+        total = tile.from_lane(reduce(add, map(tile.to_lane, parts)), self._fragment)
         nvvm.ClusterArriveOp()  # the peers' sums have been read
         m, n, _ = self.schedule.block
         at = self.tiles.first()
         row, column = self.schedule.swapped(emit.mul(at.row, m), emit.mul(at.column, n))
-        row_offset, column_offset = self.sums.origin(self.tiles.rank, warpgroup)
-        start = emit.value(emit.add(row, row_offset)), emit.value(emit.add(column, column_offset))
+        down, right = self._origin(warpgroup)
+        start = emit.value(emit.add(row, down)), emit.value(emit.add(column, right))
         Finisher(self.op, at.member, 2).store(total, *start, stored=VECTOR)
+
+    def _origin(self, warpgroup: ir.Value) -> tuple[ir.Value, ir.Value | int]:
+        """The row and column in the tile where a warpgroup begins to add up."""
+        (rows, columns), rank = self._part, self.tiles.rank
+        if self.schedule.swap:
+            return emit.mul(rank, rows), emit.mul(warpgroup, columns)
+        return emit.mul(emit.add(emit.mul(rank, self.schedule.warpgroups), warpgroup), rows), 0
+
+    def _peers(self, rank: ir.Value) -> Iterator[ir.Value]:
+        """The sums of all CTAs. Each begins with its own, so that they don't all read the same memory."""
+        for step in range(self.schedule.splits):
+            peer = emit.rem(emit.add(rank, step), self.schedule.splits)
+            yield tile.peer(self.buffer, emit.value(peer))
 
     def finish_producer(self) -> None:
         meet_cluster()
@@ -327,8 +322,9 @@ class GlobalSums(Slots):
 class GlobalReduction(Reduction):
     """Adds up the sums of all K slices of a tile, each warp a share of its columns."""
 
-    def __init__(self, op: MatmulOp, sums: GlobalSums, tiles: Tiles[WarpgroupSchedule]) -> None:
-        self.sums, self.tiles, self.writer = sums, tiles, Writer(op, tiles.schedule)
+    def __init__(self, op: MatmulOp, schedule: WarpgroupSchedule, element: ir.Type) -> None:
+        held = ThreadSums.of_warpgroups(schedule, op.types)
+        self.sums, self.writer = GlobalSums(op, element, held, schedule.dealt), Writer(op, schedule)
 
     def collect(self, sums: ir.Value, at: Tile, corner: Corner, kept: list[ir.Value]) -> list[ir.Value]:
         slices, warpgroup = self.sums.slices(at, self.tiles), corner.warpgroup
@@ -358,10 +354,8 @@ class StreamSums(Slots):
 
     attribute = CTA_WORKSPACE
 
-    def __init__(self, op: MatmulOp, element: ir.Type) -> None:
+    def __init__(self, op: MatmulOp, schedule: WarpgroupSchedule, element: ir.Type) -> None:
         """Raises WeftError for an `op` whose kernel has no such memory."""
-        schedule = op.schedule
-        assert isinstance(schedule, WarpgroupSchedule)
         super().__init__(op, element, ThreadSums.of_warpgroups(schedule, op.types))
         self.at_once = columns_at_once(schedule, self.held)
         self._pieces = self.across // self.at_once
@@ -424,11 +418,9 @@ class StreamSums(Slots):
 class StreamReduction(Reduction):
     """Writes whole tiles, and adds up the slices of the others."""
 
-    def __init__(
-        self, op: MatmulOp, sums: StreamSums, tiles: Tiles[WarpgroupSchedule], writer: Writer
-    ) -> None:
-        self.sums, self.tiles = sums, tiles
-        self.writer, self.direct = writer, Writer(op, tiles.schedule)
+    def __init__(self, op: MatmulOp, schedule: WarpgroupSchedule, element: ir.Type, writer: Writer) -> None:
+        self.sums, self.writer = StreamSums(op, schedule, element), writer
+        self.direct = Writer(op, schedule)
 
     def collect(self, sums: ir.Value, at: Tile, corner: Corner, kept: list[ir.Value]) -> list[ir.Value]:
         assert at.k_span is not None

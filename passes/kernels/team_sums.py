@@ -12,7 +12,7 @@ nothing to do with the links. The order of tiles and of sums is that of `Scatter
 
 from dataclasses import replace
 from math import gcd, prod
-from typing import Any
+from typing import Any, ClassVar
 
 from weft.dialects import tile
 from weft.dialects.schedule import WarpgroupSchedule
@@ -39,54 +39,49 @@ from weft.passes.kernels.tiles import Tiles
 from weft.passes.kernels.writer import StagedWriter, Writer
 
 
-class SentSums:
-    """A warpgroup's sums in vectors of 16 bytes (fewer if a thread has few sums), as they are sent and read:
-    vector after vector of its threads. `buffer` is shared memory from which copies send them while the next
-    tile is computed, the writer's; None without it and where they don't fit in it, and threads store them.
-    """
-
-    def __init__(self, op: MatmulOp, schedule: WarpgroupSchedule, writer: Writer | None = None) -> None:
-        """Builds the buffer at the insertion point."""
-        self.partials = op.roles["partials"]
-        self.element, bytes_ = self.partials.type.element_type, element_bytes(self.partials)
-        of_thread = schedule.rows * schedule.block[1] // WARPGROUP
-        self.width = gcd(VECTOR_BYTES // bytes_, of_thread)
-        self.vector_bytes, vectors = self.width * bytes_, of_thread // self.width
-        self.shape = vectors * WARPGROUP, self.width
-        layout = f"S[({vectors},{WARPS},{LANES},{self.width}):({self.width},1@warpid,1@laneid,1)]"
-        self.fragment = FragmentType.of(self.shape, self.element, layout)
-        self.buffer: Any = None
-        fits = element_bytes(self.partials) <= op.types.output_bytes
-        if fits and isinstance(writer, StagedWriter) and writer.parts == 1 and not schedule.loaders:
-            rows, columns = self.shape
-            dense = f"S[({schedule.warpgroups},{rows},{columns}):({rows * columns},{columns},1)]"
-            shape = schedule.warpgroups, *self.shape
-            self.buffer = tile.alloc(BufferType.of(shape, self.element, dense), over=writer.buffer)
-
-    def rounded(self, lane: ir.Value) -> ir.Value:
-        """A thread's sums as they are sent."""
-        return convert(lane, ir.VectorType.get([len(emit.elements(lane))], self.element))
-
-
 class TeamReduction(Reduction):
     """A reduction over GPUs. Each part of a tile, one for each warpgroup, has a slot for each GPU, in both
     halves of the memory. Calls use these in turn. A warpgroup keeps the number of the call first.
+
+    A warpgroup's sums are sent and read in vectors of 16 bytes (fewer if a thread has few sums), vector after
+    vector of its threads. `buffer` is shared memory from which copies send them while the next tile is
+    computed, the writer's; None where none do, or they don't fit in it, and threads store them.
     """
 
-    def __init__(self, op: MatmulOp, sent: SentSums, tiles: Tiles[WarpgroupSchedule], writer: Writer) -> None:
-        """Reads sizes at the insertion point."""
+    copies: ClassVar[bool] = False
+
+    def __init__(self, op: MatmulOp, schedule: WarpgroupSchedule, writer: Writer) -> None:
+        """Builds the buffer."""
+        self.op, self.schedule, self.writer, self.partials = op, schedule, writer, op.roles["partials"]
+        self.signals, self.element = op.roles["signals"], self.partials.type.element_type
+        bytes_, of_thread = element_bytes(self.partials), schedule.rows * schedule.block[1] // WARPGROUP
+        self.width = gcd(VECTOR_BYTES // bytes_, of_thread)
+        self.vector_bytes, vectors = self.width * bytes_, of_thread // self.width
+        self.shape = rows, columns = vectors * WARPGROUP, self.width
+        layout = f"S[({vectors},{WARPS},{LANES},{columns}):({columns},1@warpid,1@laneid,1)]"
+        self.fragment = FragmentType.of(self.shape, self.element, layout)
+        self.buffer: Any = None
+        fits = bytes_ <= op.types.output_bytes and not schedule.loaders
+        if self.copies and fits and isinstance(writer, StagedWriter) and writer.parts == 1:
+            dense = f"S[({schedule.warpgroups},{rows},{columns}):({rows * columns},{columns},1)]"
+            kind = BufferType.of((schedule.warpgroups, rows, columns), self.element, dense)
+            self.buffer = tile.alloc(kind, over=writer.buffer)
+
+    def use(self, tiles: Tiles[WarpgroupSchedule]) -> None:
         assert tiles.team is not None
-        self.tiles, self.team, self.schedule, self.writer = tiles, tiles.team, tiles.schedule, writer
-        self.sent, roles = sent, op.roles
-        self.partials, self.signals = roles["partials"], roles["signals"]
+        self.tiles, self.team = tiles, tiles.team
         (m, n, _), cluster = self.schedule.block, self.schedule.cluster
-        sizes = self.schedule.swapped(size(op.d, -2), size(op.d, -1))
+        sizes = self.schedule.swapped(size(self.op.d, -2), size(self.op.d, -1))
         rows, self._columns = (
             emit.mul(emit.ceil_div(extent, block * ctas), ctas)
             for extent, block, ctas in zip(sizes, (m, n), cluster, strict=True)
         )
         self.parts = emit.mul(emit.mul(rows, self._columns), self.schedule.warpgroups)
         self.members = self.team.members
+
+    def rounded(self, lane: ir.Value) -> ir.Value:
+        """A thread's sums as they are sent."""
+        return convert(lane, ir.VectorType.get([len(emit.elements(lane))], self.element))
 
     @property
     def senders(self) -> int:
@@ -131,17 +126,17 @@ class TeamReduction(Reduction):
 
     def store(self, numbers: list[ir.Value], memory: ir.Value, slot: ir.Value) -> None:
         """Stores a thread's sums, as they are sent, in a slot of a GPU's memory."""
-        width = self.sent.width
+        width = self.width
         for first in range(0, len(numbers), width):
             at, value = self._at(slot, first, len(numbers)), emit.vector_of(numbers[first : first + width])
-            vector.StoreOp(value, memory, [at], alignment=self.sent.vector_bytes)
+            vector.StoreOp(value, memory, [at], alignment=self.vector_bytes)
 
     def read(self, slot: ir.Value, count: int) -> ir.Value:
         """A thread's sums in a slot of this GPU's memory: a vector of `count` elements."""
-        kind, width, numbers = self.sent.element, self.sent.width, list[ir.Value]()
+        kind, width, numbers = self.element, self.width, list[ir.Value]()
         for first in range(0, count, width):
             of_run, at = ir.VectorType.get([width], kind), self._at(slot, first, count)
-            loaded = vector.LoadOp(of_run, self.partials, [at], alignment=self.sent.vector_bytes).result
+            loaded = vector.LoadOp(of_run, self.partials, [at], alignment=self.vector_bytes).result
             numbers += emit.elements(loaded)
         return emit.vector_of(numbers)
 
@@ -149,7 +144,7 @@ class TeamReduction(Reduction):
         """The index of a thread's vector from its sum number `first` of `count` on: those of a warpgroup's
         threads are contiguous.
         """
-        thread = emit.mul(emit.rem(emit.thread(), WARPGROUP), self.sent.width)
+        thread = emit.mul(emit.rem(emit.thread(), WARPGROUP), self.width)
         begin = arith.muli(emit.as_index(slot), emit.index(WARPGROUP * count))
         return arith.addi(begin, emit.as_index(emit.add(thread, first * WARPGROUP)))
 
@@ -164,9 +159,11 @@ class ScatteredReduction(TeamReduction):
     soon as it has ended, so that warpgroups don't wait. A warpgroup keeps whether that warp has its buffer.
     """
 
+    copies = True
+
     @property
     def senders(self) -> int:
-        return 0 if self.sent.buffer is None else self.schedule.warpgroups
+        return 0 if self.buffer is None else self.schedule.warpgroups
 
     def begin(self) -> list[ir.Value]:
         (call,) = super().begin()
@@ -185,7 +182,7 @@ class ScatteredReduction(TeamReduction):
             self.writer.ask(replace(corner, index=None))
             member, is_other = self.other()
             with emit.when(is_other):
-                part, count = self.part(at, corner.warpgroup), prod(self.sent.shape)
+                part, count = self.part(at, corner.warpgroup), prod(self.shape)
                 slot = self.slot(kept[0], member, part)
                 prefetches.run(self.partials, emit.mul(slot, count), count)
 
@@ -201,15 +198,15 @@ class ScatteredReduction(TeamReduction):
 
         def send() -> list[ir.Value]:
             if self.senders:
-                sent = tile.stage(self.sent.buffer, emit.value(warpgroup))
-                fragment = tile.from_lane(self.sent.rounded(lane), self.sent.fragment)
+                sent = tile.stage(self.buffer, emit.value(warpgroup))
+                fragment = tile.from_lane(self.rounded(lane), self.fragment)
                 self._take_back(holder, warpgroup)
-                tile.store(fragment, sent, emit.value(0), emit.value(0), vector_bytes=self.sent.vector_bytes)
+                tile.store(fragment, sent, emit.value(0), emit.value(0), vector_bytes=self.vector_bytes)
                 nvvm.FenceProxyOp(nvvm.ProxyKind.async_shared, space=nvvm.SharedSpace.shared_cta)
                 hand_over(warpgroup)
             else:
                 slot = emit.value(self.sent_to(call, at.member, part))
-                self.store(emit.elements(self.sent.rounded(lane)), self.memory_for(at.member), slot)
+                self.store(emit.elements(self.rounded(lane)), self.memory_for(at.member), slot)
                 meet_warpgroup(warpgroup)
                 with thread_ids.one_thread():
                     self.signal(call, at.member, part)
@@ -251,11 +248,11 @@ class ScatteredReduction(TeamReduction):
         part = self.part(at, warpgroup)
         slot, buffer = (
             self.sent_to(call, at.member, part),
-            tile.stage(self.sent.buffer, emit.value(warpgroup)),
+            tile.stage(self.buffer, emit.value(warpgroup)),
         )
         await_full(warpgroup)
         with thread_ids.elected():
-            at_slot = emit.value(emit.mul(slot, prod(self.sent.shape)))
+            at_slot = emit.value(emit.mul(slot, prod(self.shape)))
             tile.send_async(buffer, self.memory_for(at.member), at_slot)
             nvvm.cp_async_bulk_commit_group()
             nvvm.cp_async_bulk_wait_group(0, read=True)
@@ -267,7 +264,7 @@ class ScatteredReduction(TeamReduction):
 
     def memory_for(self, member: Any) -> ir.Value:
         """The memory to which sums for another GPU are stored."""
-        return self.team.data(member, self.sent.element)
+        return self.team.data(member, self.element)
 
     def sent_to(self, call: ir.Value, member: Any, part: ir.Value) -> ir.Value:
         """The slot of sums in this memory."""
@@ -314,12 +311,12 @@ class AllReduction(TeamReduction):
         (call, data, flags), lane, warpgroup = kept, tile.to_lane(sums), corner.warpgroup
         self._kinds = sums.type, lane.type
         slot = self.slot(call, self.team.rank, self.part(at, warpgroup))
-        numbers = emit.elements(self.sent.rounded(lane))
+        numbers = emit.elements(self.rounded(lane))
         self.store(numbers, self.partials, slot)
 
         with emit.each(1, self.members) as step:
             member = emit.rem(emit.add(self.team.rank, step), self.members)
-            self.store(numbers, tile.remote(emit.of_lane(data, member), self.sent.element), slot)
+            self.store(numbers, tile.remote(emit.of_lane(data, member), self.element), slot)
         meet_warpgroup(warpgroup)
         _, is_other = self.other()
         with emit.when(is_other):
@@ -365,11 +362,10 @@ class BandedReduction(ScatteredReduction):
     GPU's rows. The host numbers the calls, and selects a half of the memory.
     """
 
-    def __init__(self, op: MatmulOp, sent: SentSums, tiles: Tiles[WarpgroupSchedule], writer: Writer) -> None:
-        """Reads sizes at the insertion point."""
-        super().__init__(op, sent, tiles, writer)
+    def use(self, tiles: Tiles[WarpgroupSchedule]) -> None:
+        super().use(tiles)
         assert isinstance(tiles.order, Order)
-        self._done, self._of_tile = op.roles["bands"], self.schedule.ctas * self.schedule.warpgroups
+        self._done, self._of_tile = self.op.roles["bands"], self.schedule.ctas * self.schedule.warpgroups
         self._bands = size(self._done, 1)
         clusters = emit.mul(tiles.order.rows, tiles.order.columns)
         self._in_band = emit.mul(emit.ceil_div(clusters, self._bands), self._of_tile)
@@ -389,7 +385,7 @@ class BandedReduction(ScatteredReduction):
         return emit.add(emit.mul(self._among_others(source), self.parts), part)
 
     def memory_for(self, member: ir.Value) -> ir.Value:
-        return self.team.data(self.team.rank, self.sent.element)
+        return self.team.data(self.team.rank, self.element)
 
     def sent_to(self, call: ir.Value, member: Any, part: ir.Value) -> ir.Value:
         return emit.add(emit.mul(self._of_sums_sent(member), self.parts), part)

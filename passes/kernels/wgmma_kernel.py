@@ -20,23 +20,17 @@ from weft.passes.kernels.loaded_operand import LoadedFeed, LoadedOperand, Skewed
 from weft.passes.kernels.promoted_scales import BlockScales, RowScales
 from weft.passes.kernels.reduction import (
     ClusterReduction,
-    ClusterSums,
     GlobalReduction,
-    GlobalSums,
     NoReduction,
     Reduction,
     StreamReduction,
-    StreamSums,
-    ThreadSums,
 )
 from weft.passes.kernels.sent_rows import RowSender
 from weft.passes.kernels.staged_operand import JoinedOperand, StagedOperand, staged_operands
-from weft.passes.kernels.team_sums import AllReduction, BandedReduction, ScatteredReduction, SentSums
+from weft.passes.kernels.team_sums import AllReduction, BandedReduction, ScatteredReduction
 from weft.passes.kernels.tile_order import Corner, Tile
 from weft.passes.kernels.tiles import Tiles
 from weft.passes.kernels.writer import StagedWriter, StripWriter, Writer
-
-_Sums = ClusterSums | GlobalSums | SentSums | StreamSums | None
 
 
 def expand(op: MatmulOp) -> None:
@@ -48,13 +42,13 @@ def expand(op: MatmulOp) -> None:
     operands = staged_operands(op, schedule, of_a, of_b)
     scales = (RowScales if types.scale_columns else BlockScales)(op, schedule) if types.scaled else None
     writer = _writer(op, gate.written(op, schedule))
-    sums = _memory_of_sums(op, schedule, writer, over=operands[0].buffer)
+    reduction = _reduction(op, schedule, writer, over=operands[0].buffer)
     ring = make_ring(schedule, types.scaled)
     # Then the parts that use it.
     tiles = Tiles(op, schedule)
     feed = feed_of(ring, tiles, types, operands, scales)
     accumulator = (PromotedAccumulator if types.promoted else Accumulator)(feed, types)
-    reduction = _reduction(op, sums, tiles, writer)
+    reduction.use(tiles)
     sharing = (Turns if schedule.alternating else Together)(accumulator)
     if schedule.cluster != (1, 1):
         begin_cluster()
@@ -90,35 +84,19 @@ def _feeding(schedule: WarpgroupSchedule) -> tuple[_Kinds, type[Feed[WarpgroupSc
     return (StagedOperand, StagedOperand), Feed
 
 
-def _memory_of_sums(op: MatmulOp, schedule: WarpgroupSchedule, writer: Writer, over: ir.Value) -> _Sums:
-    """The memory through which CTAs add up their sums of a tile; None where one CTA computes all of it."""
+def _reduction(op: MatmulOp, schedule: WarpgroupSchedule, writer: Writer, over: ir.Value) -> Reduction:
+    """What adds up the sums that several CTAs, or GPUs, compute of a tile."""
     element = ir.Type.parse(op.types.sums)
     if schedule.splits > 1:
-        return ClusterSums(schedule, element, over)
+        return ClusterReduction(op, schedule, element, over)
     if schedule.global_splits > 1:
-        return GlobalSums(op, element, ThreadSums.of_warpgroups(schedule, op.types), schedule.dealt)
+        return GlobalReduction(op, schedule, element)
     if op.is_scattered:
-        return SentSums(op, schedule, writer)
+        of_gpus = ScatteredReduction if op.role("bands") is None else BandedReduction
+        return of_gpus(op, schedule, writer)
     if op.is_all_reduced:
-        return SentSums(op, schedule)
-    return StreamSums(op, element) if schedule.stream_k else None
-
-
-def _reduction(op: MatmulOp, sums: _Sums, tiles: Tiles[WarpgroupSchedule], writer: Writer) -> Reduction:
-    match sums:
-        case ClusterSums():
-            return ClusterReduction(op, sums, tiles)
-        case GlobalSums():
-            return GlobalReduction(op, sums, tiles)
-        case StreamSums():
-            return StreamReduction(op, sums, tiles, writer)
-        case SentSums() if not op.is_scattered:
-            return AllReduction(op, sums, tiles, writer)
-        case SentSums():
-            of_gpus = ScatteredReduction if op.role("bands") is None else BandedReduction
-            return of_gpus(op, sums, tiles, writer)
-        case None:
-            return NoReduction(writer)
+        return AllReduction(op, schedule, writer)
+    return StreamReduction(op, schedule, element, writer) if schedule.stream_k else NoReduction(writer)
 
 
 def _multiply(

@@ -153,13 +153,13 @@ def test_signals_before_copies_have_ended_are_found(patch):
 @pytest.mark.slow
 @pytest.mark.usefixtures("fresh_kernels")
 def test_buffers_that_are_handed_over_before_they_have_sums_are_found(monkeypatch):
-    hand_over, rounded = team_sums.hand_over, team_sums.SentSums.rounded
+    hand_over, rounded = team_sums.hand_over, team_sums.TeamReduction.rounded
 
     def too_early(self, lane):
         hand_over(0)
         return rounded(self, lane)
 
-    monkeypatch.setattr(team_sums.SentSums, "rounded", too_early)
+    monkeypatch.setattr(team_sums.TeamReduction, "rounded", too_early)
     monkeypatch.setattr(team_sums, "hand_over", lambda warpgroup: None)
     report, _ = scattered_sums(2, partials=None)
     assert {"shared-race", "missing-proxy-fence"} & set(rules(report))
