@@ -18,7 +18,7 @@ SUMS = ("f32", "i32", "f64")
 KINDS = ("#vector.kind<add>", "#vector.kind<maximumf>")
 AT_ONCE = 16
 """Elements of D that a lane computes at a time, at most if its fragment allows it."""
-_NUMBERS = (*SUMS, "f16", "bf16", "index", "i1", "i8", "i16", "i64")
+NUMBERS = (*SUMS, "f16", "bf16", "index", "i1", "i8", "i16", "i64")
 _DIALECTS = ("arith", "math")
 _APPROXIMATIONS = tuple(
     f"nvvm.{name}" for name in ("ex2", "rcp.approx.ftz.f", "sqrt", "sqrt.approx", "rsqrt", "sin", "cos")
@@ -82,7 +82,7 @@ class EpilogueOp(Op, dialect=Tile, name="epilogue", traits=[Pure]):
         operations = list(self.block.operations)
         if not operations or not isinstance(operations[-1], YieldOp):
             return "expects its region to end with tile.yield"
-        return next((Within(wrong, op) for op in operations if (wrong := _foreign(op))), None)
+        return next((Within(wrong, op) for op in operations if (wrong := foreign(op))), None)
 
     @property
     def block(self) -> ir.Block:
@@ -132,7 +132,7 @@ class EpilogueOp(Op, dialect=Tile, name="epilogue", traits=[Pure]):
         return found
 
 
-def _foreign(op: ir.OpView) -> str | None:
+def foreign(op: ir.OpView) -> str | None:
     """Why an operation can't be part of an epilogue."""
     if isinstance(op, LoadElementOp | StoreElementOp | YieldOp):
         return None
@@ -141,8 +141,8 @@ def _foreign(op: ir.OpView) -> str | None:
         legal = f"tile.load_element, tile.store_element, arith, math, {', '.join(_APPROXIMATIONS)}"
         return f"can't have '{name}' in its region: it computes one element by {legal}"
     for value in (*op.operation.operands, *op.operation.results):
-        if str(value.type) not in _NUMBERS:
-            legal = f"scalars of {choice(_NUMBERS)}"
+        if str(value.type) not in NUMBERS:
+            legal = f"scalars of {choice(NUMBERS)}"
             return f"expects {legal} for '{name}' in its region, got {value.type}"
     return None
 

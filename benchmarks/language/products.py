@@ -1,5 +1,6 @@
-"""Times the products of `examples/` in bf16: gelu(x @ w.T + bias) beside `weft.matmul` with that epilogue and
-PyTorch, and a gated layer beside PyTorch's two products and elementwise kernels, two of them or one.
+"""Times the products of `examples/` in bf16: gelu(x @ w.T + bias) beside `weft.matmul` with that epilogue, or
+with a function that computes the same, and PyTorch; and a gated layer beside PyTorch's two products and
+elementwise kernels, two of them or one.
 
     python benchmarks/language/products.py
 
@@ -15,6 +16,7 @@ import torch
 from torch.nn import functional
 
 import weft
+import weft.language as w
 from weft.bench import scripts
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -42,6 +44,9 @@ def measured(m: int, n: int, k: int, chosen: tuple[str, ...] = ("gelu", "gated")
     calls = {
         "gelu weft.language": queued(gemm_gelu.prepare(x, one, bias, d)),
         "gelu weft.matmul": lambda: weft.matmul(x, one, transpose_b=True, epilogue=epilogue, out=d),
+        "gelu weft.matmul, function": lambda: weft.matmul(
+            x, one, transpose_b=True, epilogue=biased_gelu, extra={"bias": bias}, out=d
+        ),
         "gelu torch": lambda: functional.gelu(functional.linear(x, one, narrow)),
         "gated weft.language": queued(gated.prepare(x, one, two, y)),
         "gated torch": lambda: functional.silu(x @ one.t()) * (x @ two.t()),
@@ -50,6 +55,11 @@ def measured(m: int, n: int, k: int, chosen: tuple[str, ...] = ("gelu", "gated")
     found: dict[str, Any] = errors(x, one, two, bias, d, y, calls)
     calls = {name: each for name, each in calls.items() if name.startswith(chosen)}
     return found | {name: round(1000 * each, 1) for name, each in in_turns(calls).items()}
+
+
+def biased_gelu(x: w.Scalar, row: w.Scalar, column: w.Scalar, bias: w.Scalar) -> object:
+    """The epilogue gelu(x + bias)."""
+    return w.gelu(x + bias)
 
 
 @torch.compile(dynamic=True)

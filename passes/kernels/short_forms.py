@@ -5,7 +5,7 @@ Passes and kernels read the `tile.epilogue` that replaces them.
 from weft.dialects import tile
 from weft.dialects.op import build
 from weft.dialects.operand_roles import EPILOGUE, FACTORS, GIVEN, SHORT_FORMS, TEAM
-from weft.dialects.tile import EpilogueOp, MatmulOp
+from weft.dialects.tile import MatmulOp
 from weft.mlir import arith, clone, ir, operations
 from weft.passes.builders import emit
 from weft.passes.kernels import activations
@@ -68,7 +68,10 @@ def _element(op: MatmulOp, x: ir.Value, row: ir.Value, column: ir.Value) -> ir.V
     if (name := op.attribute("activation")) is not None:
         x = activations.apply(name, x)
     x = x if residual is None else add(x, residual)
-    return x if op.function is None else _inlined(op.function, x, row, column)
+    if op.function is None:
+        return x
+    block = op.function.block
+    return inlined(block, dict(zip(block.arguments, (x, row, column), strict=True)))[0]
 
 
 def _factor(op: MatmulOp, kind: ir.Type) -> ir.Value | None:
@@ -85,10 +88,17 @@ def _factor(op: MatmulOp, kind: ir.Type) -> ir.Value | None:
     return emit.constant(kind, number) if factor is None and number != 1.0 else factor
 
 
-def _inlined(function: EpilogueOp, *arguments: ir.Value) -> ir.Value:
-    """The result of a function of these arguments, computed at the insertion point."""
-    values = dict(zip(function.block.arguments, arguments, strict=True))
-    *body, last = function.block.operations
+def inlined(block: ir.Block, values: dict[ir.Value, ir.Value]) -> list[ir.Value]:
+    """The values at the end of a block of a function whose arguments have these `values`, computed at the
+    insertion point; those of both sides of branches are.
+    """
+    *body, last = block.operations
     for op in body:
-        clone(op.operation, values)
-    return values.get(last.element, last.element)
+        if op.operation.name != "scf.if":
+            clone(op.operation, values)
+        elif op.operation.results:
+            one, other = (inlined(region.blocks[0], values) for region in op.operation.regions)
+            condition = values[op.operation.operands[0]]
+            chosen = [arith.select(condition, *pair) for pair in zip(one, other, strict=True)]
+            values |= zip(op.operation.results, chosen, strict=True)
+    return [values.get(each, each) for each in last.operation.operands]

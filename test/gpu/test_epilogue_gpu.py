@@ -7,6 +7,7 @@ import pytest
 from gpu_marks import GPU, WGMMA
 
 import weft
+import weft.language as w
 from weft import reference
 from weft.dialects import tile
 from weft.dialects.activations import ACTIVATIONS
@@ -121,6 +122,31 @@ def test_activations_are_those_of_pytorch():
     for name, function in theirs.items():
         found = weft.matmul(a, b, epilogue=weft.Epilogue(bias=bias, activation=name), out_dtype="f32")
         torch.testing.assert_close(found, function(product + bias), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("shape", [each for each in SHAPES if each[0] > 1], ids=str)
+def test_functions_of_an_element(shape):
+    torch = pytest.importorskip("torch")
+    m, n, k = shape
+    a, b = (torch.randint(-2, 3, each, device="cuda").bfloat16() for each in ((m, k), (k, n)))
+    product = a.float() @ b.float()
+    for _ in range(3):  # with a plan from the second call on
+        rows, columns = torch.rand(m, 1, device="cuda"), torch.rand(n, device="cuda")
+        gate, bias = torch.randn(m, n, device="cuda").bfloat16(), torch.rand(n, device="cuda")
+
+        def function(x, row, column, rows, columns, gate):
+            return w.where(row >= column, w.tanh(x * rows * columns / 8.0) * gate, 0.0), x
+
+        extra = {"rows": rows, "columns": columns, "gate": gate}
+        d, sums = weft.matmul(a, b, epilogue=function, extra=extra, out_dtype=("f32", "bf16"))
+        torch.testing.assert_close(sums, product.bfloat16())
+        want = torch.tril(torch.tanh(product * rows * columns / 8) * gate.float())
+        torch.testing.assert_close(d, want, rtol=2e-3, atol=2e-3)
+        out = torch.empty_like(d), torch.empty_like(sums)
+        assert weft.matmul(a, b, epilogue=function, extra=extra, out=out) == out
+        assert torch.equal(out[0], d) and torch.equal(out[1], sums)
+        own = weft.matmul(a, b, epilogue=lambda x, i, j, bias: w.gelu(x + bias), extra=(bias,))
+        torch.testing.assert_close(own, weft.matmul(a, b, epilogue=weft.Epilogue(bias, "gelu")))
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import weft
+import weft.language as w
 
 jax = pytest.importorskip("jax", reason="needs JAX")
 jnp = jax.numpy
@@ -55,6 +56,26 @@ def test_leading_dimensions_are_those_of_numpy(a, b):
     found = wjax.matmul(a, b, out_dtype="f32")
     want = f64(a) @ f64(b)
     assert found.shape == want.shape and (f64(found) == want).all()
+
+
+def test_an_epilogue_that_is_a_function():
+    a, b, rows, bias = small(3, 5, 16), small(16, 8), small(5, 1), small(8)
+
+    def product(a, b, rows, bias, function=lambda x, i, j, rows, bias: w.relu(x * rows + bias)):
+        extra = {"rows": rows, "bias": bias}
+        return weft.matmul(a, b, epilogue=function, extra=extra, out_dtype="f32")
+
+    want = np.maximum(f64(a) @ f64(b) * f64(rows) + f64(bias), 0)
+    for run in (product, jax.jit(product), jax.vmap(product, (0, None, None, None))):
+        assert (f64(run(a, b, rows, bias)) == want).all()
+    of_each = jax.jit(product)(a, b, jnp.stack([rows, -rows, rows]), bias)
+    assert (f64(of_each[1]) == f64(product(a[1], b, -rows, bias))).all()
+    with pytest.raises(weft.WeftError, match="a function has no derivatives: let JAX compute the function"):
+        jax.grad(lambda a: product(a, b, rows, bias).sum())(a)
+    with pytest.raises(weft.WeftError, match="must return one element in functions that JAX traces, got 2"):
+        jax.jit(lambda *given: product(*given, lambda x, i, j, rows, bias: (x, x)))(a, b, rows, bias)
+    with pytest.raises(weft.WeftError, match="K must be at least 1 with an epilogue that is a function"):
+        jax.jit(product)(a[:, :, :0], b[:0], rows, bias)
 
 
 @pytest.mark.parametrize("dtype", ["f32", "f8E4M3FN"])

@@ -336,7 +336,7 @@ def test_who_asks_for_a_kernel_that_there_is_not_is_told_where():
         (lambda: with_epilogue(residual=small(4)), "residual must be 4 x 4, got 4"),
         (lambda: with_epilogue(bias=small(4, dtype=np.int16)), "bias must have elements of f32, f16, "),
         (lambda: with_epilogue(activation="swish"), "one of relu, gelu, gelu_tanh, silu, got 'swish'"),
-        (lambda: weft.matmul(small(4, 8), small(8, 4), epilogue="relu"), "must be a weft.Epilogue, got str"),
+        (lambda: weft.matmul(small(4, 8), small(8, 4), epilogue="relu"), "a weft.Epilogue, or a function"),
         (lambda: weft.matmul(*(small(8, 8, dtype=np.int16),) * 2), "got i16: convert it to i8"),
         (
             lambda: weft.matmul(*(small(8, 8),) * 2, out=small(8, 8, dtype=np.int16)),

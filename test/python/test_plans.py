@@ -3,6 +3,7 @@
 import gc
 import threading
 import weakref
+from dataclasses import replace
 from decimal import Decimal
 from types import SimpleNamespace
 
@@ -169,11 +170,40 @@ def test_what_equals_a_number_of_a_plan_is_not_taken_for_it(driver, option, numb
 def test_what_looks_like_an_epilogue_or_scales_is_refused_with_a_plan_too(driver):
     a, b, bias = new(driver, 64, 64), new(driver, 64, 64), new(driver, 64)
     weft.matmul(a, b, epilogue=weft.Epilogue(bias=bias))
-    with pytest.raises(WeftError, match=r"epilogue must be a weft\.Epilogue, got SimpleNamespace"):
+    with pytest.raises(WeftError, match=r"epilogue must be a weft\.Epilogue, or .* got SimpleNamespace"):
         weft.matmul(a, b, epilogue=SimpleNamespace(bias=bias, activation=None, residual=None))
     for scales in (iter([None, None]), {1: None, 2: None}, "ab"):
         with pytest.raises(WeftError, match="scales must be a pair"):
             weft.matmul(a, b, scales=scales)
+
+
+def test_functions_of_one_code_share_a_plan_until_what_they_read_changes(driver):
+    a, b, bias, factors = new(driver, 64, 64), new(driver, 64, 64), new(driver, 64), [2.0]
+
+    def product(number, **options):
+        return weft.matmul(
+            a, b, epilogue=lambda x, row, column, bias: (x * number * factors[0] + bias, x), **options
+        )
+
+    for _ in range(3):
+        first, second = product(3.0, extra={"bias": bias})
+        assert first.address != second.address and first.shape == second.shape == (64, 64)
+    assert len(plans.kept) == 1 and len(driver.launched) == 3
+    ((key, plan),) = plans.kept._known.items()
+    queued = []
+    plans.kept.add(key, replace(plan, queue=lambda _, *addresses: queued.append(addresses) or 0))
+    first, second = product(3.0, extra={"bias": bias})
+    assert queued == [(address(a), address(b), first.address, address(bias), second.address)]
+    product(3, extra={"bias": new(driver, 64)})
+    product(3.0, extra={"bias": bias}, out_dtype="f32")
+    factors[0] = 1.0
+    product(3.0, extra={"bias": bias})
+    assert len(plans.kept) == 4
+    for _ in range(2):  # results of the caller are checked each time
+        out = new(driver, 64, 64), new(driver, 64, 64)
+        assert product(3.0, extra=(bias,), out=out) == out
+        with pytest.raises(WeftError, match=r"out must not overlap out\[1\], which is written, too"):
+            product(3.0, extra=(bias,), out=(out[0], out[0]))
 
 
 @pytest.mark.slow

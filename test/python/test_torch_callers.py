@@ -11,6 +11,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import weft  # noqa: E402
+import weft.language as w  # noqa: E402
 import weft.nn  # noqa: E402
 
 BF16 = torch.bfloat16
@@ -40,6 +41,27 @@ def test_a_decorator_is_traced_not_what_it_decorates():
     assert negated.__name__ == "matmul" and negated.__wrapped__ is weft.matmul
     for function in (negated, lambda a, b: negated(a, b)):
         assert torch.equal(compiled(function)(a, b), -weft.matmul(a, b))
+
+
+def test_an_epilogue_that_is_a_function_runs_between_graphs_and_has_no_gradients():
+    a, b, bias = numbers(9, 16), numbers(16, 24), torch.ones(24)
+
+    def product(a, b, bias):
+        extra = {"bias": bias}
+        return weft.matmul(a + 1, b, epilogue=lambda x, row, column, bias: w.relu(x + bias), extra=extra) * 2
+
+    want = 2 * weft.matmul(a + 1, b, epilogue=weft.Epilogue(bias, "relu"))
+    assert torch.equal(product(a, b, bias), want) and torch.equal(compiled(product)(a, b, bias), want)
+    torch._dynamo.reset()
+    with pytest.raises(torch._dynamo.exc.Unsupported, match="isn't part of a graph: use weft"):
+        compiled(product, fullgraph=True)(a, b, bias)
+    refused = r"where PyTorch differentiates.*: detach the tensors"
+    with pytest.raises(weft.WeftError, match=refused):
+        product(a.requires_grad_(), b, bias)
+    with torch.no_grad():
+        assert torch.equal(product(a, b, bias), want)
+    with pytest.raises(weft.WeftError, match="where f32 isn't multiplied as tf32"):
+        product(a.detach().float(), b.float(), bias)
 
 
 class Tagged(torch.Tensor):

@@ -24,7 +24,7 @@ def _batched(operands: Arrays, axes: Sequence[int | None], *, product: Product) 
         for name, each, axis in zip(names, operands, axes, strict=True)
     }
     mapped = {name for name, axis in zip(names, axes, strict=True) if axis is not None}
-    if not mapped.isdisjoint(GROUPINGS) or not set(GROUPINGS).isdisjoint(product.roles):
+    if product.function is not None or not {*mapped, *product.roles}.isdisjoint(GROUPINGS):
         return one_by_one(moved, mapped, lambda values: bind(values, product)), 0
     count = next(moved[name].shape[0] for name in names if name in mapped)
     if mapped.isdisjoint("ab"):

@@ -38,6 +38,8 @@ def _product_of_zeros(operands: Arrays, product: Product, described: Sequence[De
     added = dict(zip(product.roles, operands[2:], strict=True))
     if 0 not in shape and not set(GROUPINGS).isdisjoint(added):
         raise refuse("K must be at least 1 with groups, row_ends and k_ends, got 0")
+    if 0 not in shape and product.function is not None:
+        raise refuse("K must be at least 1 with an epilogue that is a function, got 0")
     z = jnp.zeros(shape, jnp.dtype(arrays.numpy_dtype(_sums(described))))
     return of_sums(z, added, product, described)
 
@@ -57,6 +59,8 @@ def _precise_product(operands: Arrays, product: Product, described: Sequence[Des
     by_role = dict(zip(product.roles, added, strict=True))
     if groups := next((name for name in GROUPINGS if name in by_role), None):
         raise refuse(f"{groups} must be None {libraries.JAX.not_as_tf32}")
+    if product.function is not None:
+        raise refuse(f"epilogue must be a weft.Epilogue {libraries.JAX.not_as_tf32}")
     a = jnp.swapaxes(a, -1, -2) if product.transpose_a else a
     b = jnp.swapaxes(b, -1, -2) if product.transpose_b else b
     z = jnp.matmul(a, b) * jnp.float32(product.alpha)

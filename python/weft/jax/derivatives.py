@@ -89,6 +89,9 @@ def _tangent(values: Operands, tangents: Operands, product: Product, result: Arr
 
 def _check(product: Product, tangents: Operands, values: Operands) -> None:
     """Raises WeftError for products that have no derivatives here."""
+    if product.function is not None:
+        what = "an epilogue that is a function has no derivatives"
+        raise refuse(f"{what}: let JAX compute the function of the product's result")
     legal = "with scales, gradients are those of c, bias, residual and alpha"
     refused = [name for name in ("a", "b", "scale_a", "scale_b") if name in tangents]
     if refused and "scale_a" in product.roles:

@@ -15,7 +15,7 @@ from weft.jax.signatures import Arrays, Avals, Context, Lowered, Operands, refus
 from weft.launch import arrays
 from weft.multiply import xla_target
 from weft.multiply.product import Product
-from weft.multiply.xla_product import Described, result_of
+from weft.multiply.xla_product import Described, operands_of, planned, result_of
 
 product_p = Primitive("weft_product")
 
@@ -24,6 +24,9 @@ def bind(operands: Arrays, product: Product) -> Array:
     """The product of a, b and the operands with its roles, under any transformation of JAX. a and b are
     matrices or batches of one size.
     """
+    if product.function is not None:
+        every = planned(described([jax.typeof(each) for each in operands]), 0)
+        product = operands_of(product, every).product
     if (compute := by_jax.instead(operands, product)) is not None:
         return compute(operands, product, described([jax.typeof(each) for each in operands]))
     operands = placement.gathered(product, operands)

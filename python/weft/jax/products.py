@@ -21,7 +21,7 @@ from weft.jax.primitive import bind
 from weft.jax.signatures import Operands, refuse
 from weft.launch import arrays
 from weft.multiply import array_views, xla_target
-from weft.multiply.product import Product, checked_pair
+from weft.multiply.product import Product, checked_pair, kind_of
 
 
 def matmul(
@@ -97,42 +97,31 @@ def matmul(
     }
     if scales is not None:
         by_role["scale_a"], by_role["scale_b"] = checked_pair("weft.jax.matmul", scales)
-    if isinstance(beta, jax.Array):
-        raise refuse("beta must be a Python number, got a JAX array: multiply c by it, with beta=1.0")
     number = alpha
     if not isinstance(alpha, Real):
-        number, by_role["alpha"] = 1.0, _factors(alpha)
+        number, by_role["alpha"] = 1.0, alpha
     by_role = {name: each for name, each in by_role.items() if each is not None or name in ("a", "b")}
-    operands = {name: _array(name, each) for name, each in by_role.items()}
-    placement.check_devices(operands)
-    kind = _pack(operands, kind)
-    axes = array_views.as_matrices(operands, (transpose_a, transpose_b), "weft.jax.matmul")
-    product = Product(
-        tuple(operands)[2:],
-        activation,
-        _type_name(out_dtype),
-        transpose_a,
-        transpose_b,
-        number,
-        beta,
-        promote,
-        schedule,
-        kind,
-        scale_block,
-        arch,
-        accumulate,
-        bit_op,
-    ).checked()
-    product = replace(product, by_columns=_transpose_scales(operands, product))
-    return jnp.squeeze(multiply(operands, product), axes)
+    roles = tuple(by_role)[2:]
+    options = out_dtype, transpose_a, transpose_b, number, beta, promote, schedule
+    product = Product(roles, activation, *options, kind, scale_block, arch, accumulate, bit_op)
+    return of_roles(by_role, product)
 
 
 def of_roles(by_role: Mapping[str, Array], product: Product) -> Array:
     """`matmul` of arrays by their roles, which may be traced."""
-    keywords = {**product.options, **by_role}
-    if "scale_a" in by_role:
-        keywords["scales"] = keywords.pop("scale_a"), keywords.pop("scale_b")
-    return matmul(**keywords)
+    if isinstance(product.beta, jax.Array):
+        raise refuse("beta must be a Python number, got a JAX array: multiply c by it, with beta=1.0")
+    operands = {
+        name: _factors(each) if name == "alpha" else _array(name, each) for name, each in by_role.items()
+    }
+    placement.check_devices(operands)
+    kind = _pack(operands, product.kind)
+    transposes = product.transpose_a, product.transpose_b
+    axes = array_views.as_matrices(operands, transposes, "weft.jax.matmul")
+    roles, out_dtype = tuple(operands)[2:], _type_name(product.out_dtype)
+    product = replace(product, roles=roles, kind=kind, out_dtype=out_dtype).checked()
+    product = replace(product, by_columns=_transpose_scales(operands, product))
+    return jnp.squeeze(multiply(operands, product), axes)
 
 
 def queued(by_role: Mapping[str, Array], product: Product) -> Callable[..., Array]:
@@ -243,7 +232,8 @@ def _fold(operands: Operands, product: Product, of_rows: bool) -> tuple[int, ...
     count = prod(leading)
     rows_too = b.ndim == 2 and not product.transpose_a and (of_rows or operands.keys() <= _OF_ROWS)
     m, n = a.shape[-1 if product.transpose_a else -2], b.shape[-2 if product.transpose_b else -1]
-    for name in ("a", "b", "c", "residual", "scale_a", "scale_b"):
+    extra = [name for name in operands if kind_of(name) == "extra"]
+    for name in ("a", "b", "c", "residual", "scale_a", "scale_b", *extra):
         if name not in operands:
             continue
         x = operands[name]

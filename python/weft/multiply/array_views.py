@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from weft.dialects.operand_roles import ADDED_TYPES
 from weft.errors import WeftError, about
 from weft.isa.launch_limits import size_complaint
 from weft.launch import arrays, libraries
@@ -71,6 +72,23 @@ def without_copies(view: ArrayView) -> ArrayView:
     while len(shape) > 2 and (shape[0] == 1 or (shape[0] and not strides[0])):
         shape, strides = shape[1:], strides[1:]
     return replace(view, shape=shape, strides=strides)
+
+
+def along_axes(name: str, view: ArrayView) -> tuple[str, ArrayView]:
+    """The dimensions "MN", "M", "N" or "" of the result along which elements of an array differ, and its view
+    without others, where it has all dimensions of the result. Raises WeftError for elements apart, and for
+    those that only matrices have.
+    """
+    view = without_copies(view)
+    kept = [n for n in range(len(view.shape)) if n < len(view.shape) - 2 or view.strides[n]]
+    axes = "".join(axis for axis, stride in zip("MN", view.strides[-2:], strict=True) if stride)
+    if axes != "MN" and view.dtype not in ADDED_TYPES:
+        legal = f"elements of {', '.join(ADDED_TYPES)} unless it is a matrix"
+        raise refuse(f"{name} must have {legal}, got {view.dtype}: convert it")
+    shape, strides = (tuple(each[n] for n in kept) for each in (view.shape, view.strides))
+    if strides and strides[-1] != 1:
+        raise refuse(f"{name} must have contiguous elements, got strides {strides}: {COPY}")
+    return axes, replace(view, shape=shape or (1,), strides=strides or (1,))
 
 
 def shape_text(view: ArrayView) -> str:

@@ -29,6 +29,7 @@ from weft.launch.runtime import Prepared
 from weft.launch.workspace import PerStream, Pool
 from weft.multiply import product_kernel
 from weft.multiply.operands import Operands
+from weft.multiply.product import kind_of
 
 ELEMENTS = (1, 4)
 """The sizes in bytes of elements that are transposed."""
@@ -36,7 +37,7 @@ _LINE = 128  # bytes that L2 reads at once
 _MOST_UNIT = 4  # bytes
 _MOST_NUMBERED = 2**31 - 1024  # vectors that i32 can number, with those beyond the last of a CTA
 _ZEROS_K = 32
-_ROLES_WITHOUT_K = ("c", "bias", "residual", "groups", "row_ends", "k_ends")
+_ROLES_WITHOUT_K = ("out", "c", "bias", "residual", "groups", "row_ends", "k_ends", "extra")
 _OWN_ZEROS = ("f64", "f32", "bf16", *BYTE_TYPES)
 
 # By GPU, and by the arguments that are copied.
@@ -369,7 +370,7 @@ def _in_elements(view: ArrayView, size: int) -> ArrayView:
 def _plan_of_zeros(operands: Operands) -> OfZeros:
     ordinal = operands.ordinal
     assert ordinal is not None
-    kept = [number for number, name in enumerate(operands.names) if name in ("out", *_ROLES_WITHOUT_K)]
+    kept = [number for number, name in enumerate(operands.names) if kind_of(name) in _ROLES_WITHOUT_K]
     with_k = _of_zeros(operands)
     sizes = [1 << (prod(view.shape) * view.bits // 8 - 1).bit_length() for view in with_k.whole[:2]]
     pool = zeros.setdefault(ordinal, Pool())
@@ -384,8 +385,9 @@ def _of_zeros(operands: Operands) -> Operands:
     m, n = out.shape[-2:]
     leading_a = a.shape[:-2] if operands.sizes.grouped else out.shape[:-2]
     shapes = (*leading_a, m, _ZEROS_K), (*b.shape[:-2], n, _ZEROS_K)
-    named = dict(zip(operands.names, operands.whole, strict=True))
-    added = {name: view for name, view in named.items() if name in _ROLES_WITHOUT_K}
+    named = zip(operands.names, operands.whole, strict=True)
+    added = {name: view for name, view in named if kind_of(name) in _ROLES_WITHOUT_K}
+    d = added.pop("out")
     product = replace(
         operands.product,
         roles=tuple(added),
@@ -399,7 +401,7 @@ def _of_zeros(operands: Operands) -> Operands:
         bit_op=None,
     )
     of_a, of_b = (_zeros(number, shape, operands) for number, shape in enumerate(shapes))
-    return Operands.of(of_a, of_b, named["out"], added, product)
+    return Operands.of(of_a, of_b, d, added, product)
 
 
 def _zeros(number: int, shape: tuple[int, ...], operands: Operands) -> ArrayView:

@@ -13,11 +13,12 @@ from math import prod
 from weft.isa.launch_limits import MOST_SIZE
 from weft.launch.arrays import ArrayView, contiguous_strides
 from weft.multiply.array_views import refuse
+from weft.multiply.product import kind_of
 
-_OF_ROWS = {"a", "b", "out", "c", "residual", "bias", "alpha", "column_factors"}
+_OF_ROWS = {"a", "b", "out", "c", "residual", "bias", "alpha", "column_factors", "extra"}
 """The arrays of products whose leading dimensions may become rows."""
-_WITH_ROWS = ("a", "out", "c", "residual")
-_PER_PRODUCT = ("a", "b", "out", "c", "residual", "scale_a", "scale_b")
+_WITH_ROWS = ("a", "out", "c", "residual", "extra")
+_PER_PRODUCT = ("b", *_WITH_ROWS, "scale_a", "scale_b")
 
 
 @dataclass(frozen=True)
@@ -45,11 +46,11 @@ class _Dimension:
 
 
 def fold(
-    names: Sequence[str], views: Sequence[ArrayView], leading: tuple[int, ...], m: int, transposed_a: bool
+    names: Sequence[str], views: Sequence[ArrayView], leading: tuple[int, ...], m: int, keeps_rows: bool
 ) -> Folded:
     """Folds the leading dimensions of a product whose result has these. Arrays of matrices have them, or
-    fewer or 1, which is broadcast; M is `m`. Raises WeftError for block scales of products that aren't one
-    batch.
+    fewer or 1, which is broadcast; M is `m`. They become no rows if it `keeps_rows`. Raises WeftError for
+    block scales of products that aren't one batch.
     """
     parts = {name: view for name, view in zip(names, views, strict=True) if _is_apart(name, view)}
     given = list(parts)
@@ -57,7 +58,8 @@ def fold(
     rows = _Dimension(m, tuple(0 if name == "alpha" else parts[name].strides[-2] for name in given))
     members = prod(leading) if leading else None
     singles = {name for name in names if name == "row_factors" and _count(names, views, name) == 1}
-    alone = set(names) - singles <= _OF_ROWS and not transposed_a and _count(names, views, "alpha") == 1
+    kinds = set(map(kind_of, set(names) - singles))
+    alone = kinds <= _OF_ROWS and not keeps_rows and _count(names, views, "alpha") == 1
     if leading and alone:
         dimensions, rows = _into_rows(given, dimensions, rows)
         members = prod(each.size for each in dimensions) if dimensions else None
@@ -79,10 +81,10 @@ def fold(
             folded[name] = view if members is None else replace(view, shape=(members,), strides=(1,))
             continue
         shape, strides = view.shape[-2:], view.strides[-2:]
-        if name in _WITH_ROWS and rows.size != m:
+        if kind_of(name) in _WITH_ROWS and rows.size != m:
             shape, strides = (rows.size, shape[1]), (rows.strides[number], strides[1])
         step = batch.strides[number] if batch is not None else 0
-        if members is not None and (name == "out" or step):
+        if members is not None and (kind_of(name) == "out" or step):
             shape, strides = (members, *shape), (step or shape[0] * strides[0], *strides)
         folded[name] = replace(view, shape=shape, strides=strides)
     offsets = [
@@ -105,7 +107,7 @@ def _is_apart(name: str, view: ArrayView) -> bool:
     if name == "alpha":
         return view.shape != (1,)
     tiles = name.startswith("scale_") and view.dtype not in ("f32", "i32")
-    return name in _PER_PRODUCT and not tiles
+    return kind_of(name) in _PER_PRODUCT and not tiles
 
 
 def _count(names: Sequence[str], views: Sequence[ArrayView], name: str) -> int:
@@ -148,7 +150,7 @@ def _into_rows(
         like_rows = [
             rows.size == 1 or left[-1].strides[number] == rows.strides[number] * rows.size
             for number, name in enumerate(names)
-            if name in _WITH_ROWS
+            if kind_of(name) in _WITH_ROWS
         ]
         if not of_a or not all(like_rows):
             break

@@ -1,5 +1,6 @@
 """`weft.matmul`: a matrix product of arrays, on the GPU that holds them."""
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from numbers import Real
 from typing import TYPE_CHECKING, Any, Never
@@ -47,7 +48,8 @@ def matmul(
     beta: float | None = None,
     transpose_a: bool = False,
     transpose_b: bool = False,
-    epilogue: Epilogue | None = None,
+    epilogue: Epilogue | Callable[..., object] | None = None,
+    extra: Mapping[str, object] | Sequence[object] | None = None,
     scales: tuple[Any, Any] | None = None,
     kind: str | tuple[str, str] | None = None,
     scale_block: int | None = None,
@@ -85,7 +87,11 @@ def matmul(
       for each product (for each `b` that rows of `a` select). Integers need `alpha` 1.
     - `c`, `beta`: `beta` must be given with `c`. Without `c`, it scales the contents of `out`. Integers need
       `beta` 0 or 1.
-    - `epilogue`: an `Epilogue`, computed in f32 (i32 for integers, f64 for f64) before the result is rounded.
+    - `epilogue`: an `Epilogue`, computed in f32 (i32 for integers, f64 for f64) before the result is rounded;
+      or a function of an element, its row and its column, in `weft.language`'s numbers, which returns the
+      element, or a tuple: then the result is a tuple, too, and so may `out` and `out_dtype` be.
+    - `extra`: the arrays from which such a function also gets an element, by its parameters, or in order.
+      They are M x N, N, M x 1 or one element, with leading dimensions as `c`.
 
     Parameters for products of different sizes, all int32:
 
@@ -164,24 +170,30 @@ def matmul(
         raise refuse(f"{no_parameter(matmul, next(iter(others)), _OF_EPILOGUE)}")
     of_alpha = alpha.__class__  # faster than `type`
     activation, more, factor = None, _NO_MORE, alpha
-    plain = c is None and epilogue is None and scales is None and groups is None
+    roles: tuple[str, ...] = ROLES
+    function, first = None, out
+    plain = c is None and epilogue is None and extra is None and scales is None and groups is None
     plain = plain and row_ends is None and k_ends is None
     if not (plain and (of_alpha is float or of_alpha is int)):
         bias = residual = scale_a = scale_b = None
-        if epilogue is not None:
-            if not isinstance(epilogue, Epilogue):
-                got = type(epilogue).__name__
-                raise refuse(f"epilogue must be a weft.Epilogue, got {got}")
+        if isinstance(epilogue, Epilogue):
             bias, activation, residual = epilogue.bias, epilogue.activation, epilogue.residual
         if scales is not None:
             scale_a, scale_b = checked_pair("weft.matmul", scales)
         more = c, groups, row_ends, k_ends, bias, residual, scale_a, scale_b
         if of_alpha is not float and not isinstance(alpha, Real):
             more, factor = (*more, alpha), 1.0
+        if extra is not None or (epilogue is not None and not isinstance(epilogue, Epilogue)):
+            from weft.multiply import element_functions
+
+            function, arrays_of_it = element_functions.of_call(epilogue, extra)
+            first, *further = out if isinstance(out, tuple | list) and out else (out,)
+            roles = (*ROLES, *function.roles, *(f"out[{n}]" for n in range(1, len(further) + 1)))
+            more = (*more, *[None] * (len(ROLES) - len(more)), *arrays_of_it, *further)
     try:
         describe = DESCRIBE[type(a)]
         if more:
-            found = describe(a, b, out, *more) or one_by_one(a, b, out, *more)
+            found = describe(a, b, first, *more) or one_by_one(a, b, first, *more)
         else:
             found = describe(a, b, out) or one_by_one(a, b, out)
         # Only True and False are flags, and not all that equals a number is one; zero has a sign.
@@ -193,13 +205,13 @@ def matmul(
             factor or str(factor),
             beta,
             schedule,
-            activation,
+            activation or function,
             kind if scale_block is None else (kind, scale_block, scale_block.__class__),
             arch,
             accumulate,
             bit_op,
         )
-        plan: Any = kept.get(key)
+        plan: Any = kept.get(key) if first is out else None  # `planned` checks whether results overlap
     except _UNKNOWN:  # `planned` reports what is wrong
         key = plan = None
     if plan is not None and (handle := plan.stream(stream)) is not None:
@@ -207,7 +219,11 @@ def matmul(
         result = out
         if out is None:
             result = plan.new()
-            address_out = plan.address(result)
+            if plan.several:
+                address_out, *further = map(plan.address, result)
+                addresses += further
+            else:
+                address_out = plan.address(result)
         elif plan.write is not None:
             plan.write(out)
         status = plan.queue(handle, address_a, address_b, address_out, *addresses)
@@ -221,22 +237,10 @@ def matmul(
         return plan.compute(a, b, *(array for array in more if array is not None))
     if factor is not alpha and not arrays.is_array(alpha):
         raise refuse(f"alpha must be a real number or an array of f32, got {shown(alpha)}")
-    added = {role: array for role, array in zip(ROLES, more, strict=False) if array is not None}
+    added = {role: array for role, array in zip(roles, more, strict=False) if array is not None}
+    chosen = out_dtype, transpose_a, transpose_b, factor, beta, promote, schedule
     product = Product(
-        tuple(added),
-        activation,
-        out_dtype=out_dtype,
-        transpose_a=transpose_a,
-        transpose_b=transpose_b,
-        alpha=factor,
-        beta=beta,
-        promote=promote,
-        schedule=schedule,
-        kind=kind,
-        scale_block=scale_block,
-        arch=arch,
-        accumulate=accumulate,
-        bit_op=bit_op,
+        tuple(added), activation, *chosen, kind, scale_block, arch, accumulate, bit_op, function=function
     )
     given = {"a": a, "b": b, **added}
     traced = libraries.JAX.is_traced((*given.values(), out))
@@ -245,18 +249,23 @@ def matmul(
         raise refuse(f"{name} must be None in functions that JAX traces, got {shown(got)}")
     if traced:
         return upper.jax().products.of_roles(given, product)
-    if out is None and stream is None and arch is None and libraries.JAX.is_xlas(given.values()):
+    apart = stream is not None or arch is not None or function is not None
+    if out is None and not apart and libraries.JAX.is_xlas(given.values()):
         handed = Handed(upper.jax().products.queued(given, product))
         if key is not None:
             kept.add(key, handed)
         return handed.compute(*given.values())
-    if a is not None and b is not None and libraries.TORCH.is_watching((out, *given.values())):
+    if a is not None and b is not None and libraries.TORCH.is_watching((first, *given.values())):
         product.checked()
+        if function is not None:
+            legal = "a weft.Epilogue where PyTorch differentiates, casts, transforms or traces the call"
+            remedy = "detach the tensors, or let PyTorch compute the function of the product's result"
+            raise refuse(f"epilogue must be {legal}, got a function: {remedy}")
         options = {**product.options, "alpha": alpha, "epilogue": epilogue, "scales": scales, "c": c}
         options |= {"groups": groups, "row_ends": row_ends, "k_ends": k_ends}
         del options["activation"]
         return _watched(a, b, out=out, stream=stream, **options)
-    return planned(key, a, b, out, added, product, stream)
+    return planned(key if first is out else None, a, b, first, added, product, stream)
 
 
 _OF_EPILOGUE = {

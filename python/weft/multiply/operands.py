@@ -28,14 +28,14 @@ from weft.dialects.product_types import (
     ceil_div,
 )
 from weft.launch import arrays, libraries, overlaps, runtime
-from weft.launch.arrays import ArrayView
+from weft.launch.arrays import ArrayView, Planned
 from weft.launch.launcher import Extents
 from weft.launch.libraries import Library
 from weft.multiply import array_views, block_formats, scale_factors
 from weft.multiply.array_views import COPY, refuse
 from weft.multiply.block_formats import Kind
 from weft.multiply.leading import Folded, fold
-from weft.multiply.product import Product
+from weft.multiply.product import Product, Traced, kind_of
 from weft.multiply.sizes import Sizes
 
 # The result's type without `out` and `out_dtype`: sums of bytes are i32, and narrow floats have too few bits.
@@ -49,7 +49,7 @@ _IN_BYTES = {
 }
 """For other types of integers, the type to which they may be converted without a loss."""
 _LEGAL = {name: role.elements for name, role in ROLES.items() if role.is_added or name in GROUPINGS}
-_LEGAL["out"] = OUTPUT_TYPES
+_LEGAL["out"] = _LEGAL["extra"] = OUTPUT_TYPES
 _ADDED = {name for name, role in ROLES.items() if role.is_added}
 
 
@@ -65,7 +65,7 @@ class Operands:
     Arrays, views and names are in the order a, b, the result, and the other operands by their roles. `views`
     and `sizes` are those of one launch; the `whole` views have all leading dimensions, and a vector's 1.
     `turns` has, for each launch, the bytes from each array to its part. `created`: the call creates the
-    result's array.
+    results' arrays. `axes` are those of the extra arrays of an epilogue that is a function.
     """
 
     names: tuple[str, ...]
@@ -81,6 +81,7 @@ class Operands:
     product: Product
     whole: tuple[ArrayView, ...]
     turns: tuple[tuple[int, ...], ...]
+    axes: Mapping[str, str]
 
     @classmethod
     def of(
@@ -100,16 +101,25 @@ class Operands:
             raise refuse(complaint)
         if "scale_a" in added and product.kind is None:
             added = _with_factors(added, view_a, sizes)
-        if created := out is None:
-            if product.beta and "c" not in added:
-                raise refuse("beta must have a c or an out to scale: pass one of them")
-            kind = product.out_dtype or default_result(view_a.dtype)
-            out = library.empty(a, view_a, sizes.as_given(sizes.of_array("out")), kind)
+        created = out is None
+        if created and product.beta and "c" not in added:
+            raise refuse("beta must have a c or an out to scale: pass one of them")
+        outs = None if created else 1 + sum(kind_of(name) == "out" for name in added)
+        product, kinds = _with_results(product, view_a.dtype, outs)
+        if created and len(kinds) > 1 and isinstance(a, Planned):
+            what = "the epilogue must return one element in functions that JAX traces"
+            raise refuse(f"{what}, got {len(kinds)}")
+        if created:
+            shape, usual = sizes.as_given(sizes.of_array("out")), default_result(view_a.dtype)
+            new = {name: library.empty(a, view_a, shape, kind or usual) for name, kind in kinds.items()}
+            out, added = new.pop("out"), {**added, **new}
         if product.scale_block and "scale_a" not in added:
             raise refuse("scale_block must be given with scales of int32 only, got no scales")
         scales = product.kinds, product.block
-        rest = [sizes.view(name, array, *scales) for name, array in {"out": out, **added}.items()]
-        _check_result(*rest[0], product.out_dtype)
+        read = {name: sizes.view(name, each, *scales) for name, each in {"out": out, **added}.items()}
+        for name, kind in kinds.items():
+            _check_result(name, *read[name], kind)
+        rest = list(read.values())
         names, views = ("a", "b", "out", *added), (view_a, view_b, *(view for _, view in rest))
         if wrong := _types_complaint(dict(zip(names, (view.dtype for view in views), strict=True))):
             raise refuse(wrong)
@@ -128,11 +138,16 @@ class Operands:
             )
             folded = Folded(of_launch, sizes.m, sizes.members, ((0,) * len(views),))
         else:
-            folded = fold(names, views, sizes.leading, sizes.m, transposed_a)
+            reads_row = product.traced is not None and product.traced.reads_row
+            folded = fold(names, views, sizes.leading, sizes.m, transposed_a or reads_row)
+        along = {
+            name: array_views.along_axes(name, view) if kind_of(name) == "extra" else ("", view)
+            for name, view in zip(names, folded.views, strict=True)
+        }
         return cls(
             names=names,
             arrays=(a, b, out, *added.values()),
-            views=folded.views,
+            views=tuple(view for _, view in along.values()),
             libraries=(library, library_b, *(each for each, _ in rest)),
             created=created,
             ordinal=_ordinal(views),
@@ -143,12 +158,18 @@ class Operands:
             product=product,
             whole=views,
             turns=folded.turns,
+            axes={name: axes for name, (axes, _) in along.items() if kind_of(name) == "extra"},
         )
 
     @property
     def is_empty(self) -> bool:
         """Whether the result has no elements."""
         return 0 in self.whole[2].shape
+
+    @property
+    def results(self) -> list[int]:
+        """The numbers of the results' arrays."""
+        return [number for number, name in enumerate(self.names) if kind_of(name) == "out"]
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -163,8 +184,10 @@ class Operands:
     @property
     def result(self) -> Any:
         """What the call returns, once the product is computed."""
-        a, _, out, *_ = self.arrays
-        return self.libraries[0].handed_over(out, a) if self.created else out
+        library, a, results = self.libraries[0], self.arrays[0], [self.arrays[n] for n in self.results]
+        if self.created:
+            results = [library.handed_over(each, a) for each in results]
+        return results[0] if len(results) == 1 else tuple(results)
 
     def k_major(self, numbers: tuple[int, ...]) -> "Operands":
         """The operands of the product that reads K-major copies of some of a and b, whose views are kept."""
@@ -217,12 +240,12 @@ def _types_complaint(given: Mapping[str, str]) -> str | None:
         a, b = given["a"], given["b"]
         return f"a and b must have one element type, got {a} and {b}: convert one of them"
     for name, dtype in given.items():
-        legal = _LEGAL.get(name, (dtype,))
+        legal = _LEGAL.get(kind_of(name), (dtype,))
         if dtype not in legal:
             return f"{name} must have elements of {', '.join(legal)}, got {dtype}: convert it"
     sums = Types(given["a"], given["b"], given["out"]).sums
     for name, dtype in given.items():
-        if name != "out" and name not in _ADDED:
+        if kind_of(name) not in ("out", "extra", *_ADDED):
             continue
         what = "the result (out, out_dtype)" if name == "out" else name
         if sums in _BY_SUMS and dtype != sums:
@@ -286,13 +309,30 @@ def _grouping(added: Mapping[str, object]) -> tuple[str | None, int]:
     return given[0], prod(array_views.read(given[0], added[given[0]])[1].shape)
 
 
-def _check_result(library: Library, view: ArrayView, out_dtype: str | None) -> None:
-    """Raises WeftError for an `out` that can't be written, or has elements of another type."""
+def _with_results(product: Product, element: str, given: int | None) -> tuple[Product, dict[str, str | None]]:
+    """The product with its function traced, and the types of its results, where the caller chose them, by
+    their names. Raises WeftError for another number of results than are `given`.
+    """
+    if product.function is not None and not isinstance(product.function, Traced):
+        sums = default_result(element)
+        product = replace(product, function=product.function(sums if sums in _BY_SUMS else "f32"))
+    count = 1 if product.traced is None else product.traced.results
+    kinds = product.out_dtype if isinstance(product.out_dtype, tuple) else (product.out_dtype,) * count
+    for name, found in (("out", given or count), ("out_dtype", len(kinds))):
+        if found != count:
+            what = "one" if count == 1 else f"a tuple of {count}, one for each result of the epilogue"
+            raise refuse(f"{name} must be {what}, got {found}")
+    names = ["out", *(f"out[{number}]" for number in range(1, count))]
+    return product, dict(zip(names, kinds, strict=True))
+
+
+def _check_result(name: str, library: Library, view: ArrayView, out_dtype: str | None) -> None:
+    """Raises WeftError for a result that can't be written, or has elements of another type."""
     if view.readonly:
         why = " (JAX's arrays never change: call without out, which returns one)" * (library is libraries.JAX)
-        raise refuse(f"out must be writable{why}")
+        raise refuse(f"{name} must be writable{why}")
     if out_dtype not in (None, view.dtype):
-        raise refuse(f"out must have elements of out_dtype {out_dtype}, got {view.dtype}")
+        raise refuse(f"{name} must have elements of out_dtype {out_dtype}, got {view.dtype}")
 
 
 def _ordinal(views: Sequence[ArrayView]) -> int | None:
@@ -337,11 +377,18 @@ def _extents(names: Sequence[str], views: Sequence[ArrayView]) -> Extents:
     """The extents of the arrays, and which of them the result may be, element for element. Raises WeftError
     if the kernel would write memory before it has read it.
     """
-    alone = map(array_views.without_copies, views)
-    extents, name = overlaps.extents(dict(zip(names, alone, strict=True)), ("c", "residual"))
+    alone = dict(zip(names, map(array_views.without_copies, views), strict=True))
+    in_place = [name for name in names if kind_of(name) in ("c", "residual", "extra")]
+    extents, name = overlaps.extents(alone, in_place)
     if name is not None:
-        what = "; it may be c or residual, element for element" * (name in ("c", "residual"))
-        raise refuse(f"out must not overlap {name}, which is read while out is written{what}")
+        what = "which is written, too" if kind_of(name) == "out" else "which is read while out is written"
+        what += "; it may be the same, element for element" * (name in in_place)
+        raise refuse(f"out must not overlap {name}, {what}")
+    for further in (name for name in names[3:] if kind_of(name) == "out"):
+        others = {name: view for name, view in alone.items() if name not in ("out", further)}
+        _, name = overlaps.extents({"out": alone[further], **others}, ())
+        if name is not None:
+            raise refuse(f"{further} must not overlap {name}")
     return extents
 
 

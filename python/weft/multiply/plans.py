@@ -28,32 +28,37 @@ class Plan:
 
     `queue(stream, *addresses)` returns a status of `weft.launch.launcher`. `stream` returns the handle for a
     call's stream, or None if the arrays must be checked again; `current` that of the current stream, without
-    checks. `new` creates an array for the result, and `address` returns its address. `write` is called before
-    an array of the caller is written.
+    checks. `new` creates an array for the result, or a tuple of these where there are `several`, and
+    `address` returns the address of one. `write` is called before an array of the caller is written.
     """
 
     queue: Callable[..., int]
     launch: Launch
     stream: Callable[[object], int | None]
     current: Callable[[], int]
-    new: Callable[[], Array]
+    new: Callable[[], Array | tuple[Array, ...]]
     address: Callable[[Array], int]
     write: Callable[[Array], None] | None = None
+    several: bool = False
 
     @classmethod
     def of(cls, launch: Launch, operands: Operands) -> "Plan":
         """A plan of a launch for arrays like these operands."""
-        result, ordinal = operands.views[2], operands.ordinal
+        library, ordinal = operands.libraries[0], operands.ordinal
         queue = launch.queue_apart
-        if operands.libraries[0] is libraries.TORCH and _follows_setting(operands):
+        if library is libraries.TORCH and _follows_setting(operands):
             queue = _while_tf32_is_allowed(queue)
+        kinds = [operands.views[number].dtype for number in operands.results]
+        makers = [library.maker(operands.arrays[0], ordinal, operands.shape, kind) for kind in kinds]
         return cls(
             queue,
             launch,
             libraries.stream_finder(operands.arrays, ordinal, operands.views),
-            operands.libraries[0].current_stream(ordinal),
-            *operands.libraries[0].maker(operands.arrays[0], ordinal, operands.shape, result.dtype),
+            library.current_stream(ordinal),
+            makers[0][0] if len(makers) == 1 else lambda: tuple(make() for make, _ in makers),
+            makers[0][1],
             operands.libraries[2].writer(),
+            len(makers) > 1,
         )
 
 
@@ -91,8 +96,9 @@ def planned(
 
 def _by_weft(key: object, operands: Operands, stream: object) -> Any:
     """The product by a kernel. Keeps the plan of a launch on a GPU."""
-    if not operands.created and (write := operands.libraries[2].writer()) is not None:
-        write(operands.arrays[2])
+    for number in [] if operands.created else operands.results:
+        if (write := operands.libraries[number].writer()) is not None:
+            write(operands.arrays[number])
     if operands.ordinal is None:
         launches.run(operands)
     else:
@@ -159,6 +165,7 @@ def _of_library(operands: Operands, given: Mapping[str, object], stream: object)
     """
     library, names, product = operands.libraries[0], tuple(given), operands.product
     wrong = {name: "None" for name in GROUPINGS if name in given}
+    wrong |= {} if product.function is None else {"epilogue": "a weft.Epilogue"}
     if library is libraries.JAX:
         wrong |= {"stream": "None"} if stream is not None else {}
         wrong |= {} if operands.created else {"out": "None"}

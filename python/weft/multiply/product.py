@@ -2,9 +2,9 @@
 
 import math
 import numbers
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -25,12 +25,31 @@ ROLES = ("c", "groups", "row_ends", "k_ends", "bias", "residual", "scale_a", "sc
 """The roles of the arrays after a, b and the result, in the order of keys, addresses and operands."""
 
 
+def kind_of(role: str) -> str:
+    """The role without its key, which arrays of an epilogue that is a function have: `extra['bias']` is what
+    it reads, and `out[1]` its second result.
+    """
+    return role.partition("[")[0]
+
+
+class Traced(NamedTuple):
+    """What an epilogue that is a function computes: the text of a function of MLIR, which takes the sum, its
+    row and column, and the elements of the extra arrays, and returns as many elements as there are `results`;
+    and whether it reads the row.
+    """
+
+    text: str
+    results: int
+    reads_row: bool
+
+
 @dataclass(frozen=True)
 class Product:
     """A product of a, b and operands with these `roles`, of which those `by_columns` are transposed.
 
     The other fields are parameters of a call by their names, as a caller gives them or as `checked` returns
-    them. `alpha` is 1 where it's an array.
+    them. `alpha` is 1 where it's an array. `function` is an epilogue that is a function: what it
+    computes, or what returns that by the type of sums.
     """
 
     roles: tuple[str, ...] = ()
@@ -48,11 +67,18 @@ class Product:
     accumulate: Any = None
     bit_op: str | None = None
     by_columns: tuple[str, ...] = ()
+    function: Traced | Callable[[str], Traced] | None = None
 
     @property
     def options(self) -> dict[str, Any]:
         """The parameters of a call that aren't arrays, by their names."""
-        return {name: each for name, each in vars(self).items() if name not in ("roles", "by_columns")}
+        others = "roles", "by_columns", "function"
+        return {name: each for name, each in vars(self).items() if name not in others}
+
+    @property
+    def traced(self) -> Traced | None:
+        """What `function` computes, in a product that `Operands` has."""
+        return self.function if isinstance(self.function, Traced) else None
 
     @property
     def kinds(self) -> tuple[Kind, Kind] | None:
@@ -69,19 +95,15 @@ class Product:
         checked_activation(self.activation)
         if "c" in self.roles and self.beta is None:
             raise refuse("beta must be given with c (beta=1.0 adds c unscaled)")
-        out_dtype = None if self.out_dtype is None else arrays.type_name(self.out_dtype)
-        if self.out_dtype is not None and out_dtype not in OUTPUT_TYPES:
-            wanted = ", ".join(OUTPUT_TYPES)
-            given = self.out_dtype
-            got = str(given) if type(given).__name__.lower().endswith("dtype") else shown(given)
-            raise refuse(f"out_dtype must be one of {wanted}, got {got}")
+        several = self.function is not None and isinstance(self.out_dtype, tuple | list)
+        out_dtypes = [_output_type(each) for each in (self.out_dtype if several else [self.out_dtype])]
         if self.arch is not None and (not isinstance(self.arch, str) or self.arch not in CHIPS):
             wrong = unknown_chip(self.arch if isinstance(self.arch, str) else shown(self.arch))
             raise refuse(f"arch {wrong}")
         kinds = self.kinds
         return replace(
             self,
-            out_dtype=out_dtype,
+            out_dtype=tuple(out_dtypes) if several else out_dtypes[0],
             accumulate=arrays.type_name(self.accumulate) or self.accumulate,
             transpose_a=_flag("transpose_a", self.transpose_a),
             transpose_b=_flag("transpose_b", self.transpose_b),
@@ -92,6 +114,16 @@ class Product:
             kind=kinds and tuple(kind.name for kind in kinds),
             scale_block=block_formats.checked_block(self.scale_block) or None,
         )
+
+
+def _output_type(value: object) -> str | None:
+    """MLIR's name of a type of results. Raises WeftError for another type."""
+    name = None if value is None else arrays.type_name(value)
+    if value is not None and name not in OUTPUT_TYPES:
+        wanted = ", ".join(OUTPUT_TYPES)
+        got = str(value) if type(value).__name__.lower().endswith("dtype") else shown(value)
+        raise refuse(f"out_dtype must be one of {wanted}, got {got}")
+    return name
 
 
 def _schedule(value: "AnySchedule | str | None") -> "AnySchedule | None":

@@ -13,6 +13,7 @@ from weft.launch import kernel, runtime
 from weft.launch.arrays import ArrayView
 from weft.multiply import compiled_schedules
 from weft.multiply.operands import Operands
+from weft.multiply.product import Traced, kind_of
 from weft.schedules import tuned_files
 
 if TYPE_CHECKING:
@@ -30,9 +31,10 @@ def with_copies(operands: Operands, *, transposes: bool = True) -> _WithCopies:
     """
     chip = chip_of(operands)
     views = [(v.dtype, v.shape, v.strides, v.packed, v.address % ROW_BYTES) for v in operands.views]
-    product = operands.names, views, operands.types, operands.transposed, operands.sizes, operands.product
+    types = operands.types, operands.transposed, operands.axes
     reuse = operands.ordinal is not None and compiled_schedules.are_reused()
     # What decides about the kernel, in addition to Weft and files of schedules.
+    product = operands.names, views, types, operands.sizes, operands.product
     described, schedules = repr((transposes, *product, chip, reuse)), tuned_files.contents(chip, False)
 
     def load(entry: bytes) -> _WithCopies | None:
@@ -93,7 +95,8 @@ def schedule_of(operands: Operands, chip: str, *, copies: bool = False) -> "AnyS
 class Asked(NamedTuple):
     """What a kernel is compiled for besides its schedule and chip: `ranks` of A, B and D, the (role, type,
     rank) of each of the `added` arrays (rank 0: one element), `alpha` (1 where it's an array) and `beta` as
-    `float.hex` writes them, since -0.0 equals 0.0.
+    `float.hex` writes them, since -0.0 equals 0.0. In place of the names of a function's extra arrays and
+    further results, roles have their axes.
     """
 
     types: Types
@@ -104,17 +107,17 @@ class Asked(NamedTuple):
     beta: str = (0.0).hex()
     promote: bool = False
     activation: str | None = None
+    function: Traced | None = None
 
 
 def _asked_of(operands: Operands) -> Asked:
     (a, b, d, *rest), product = operands.views, operands.product
     assert product.beta is not None  # as `Product.checked` has it
-    added = tuple((role, v.dtype, _rank(role, v)) for role, v in zip(operands.names[3:], rest, strict=True))
+    roles = [f"extra[{operands.axes[n]}" if n in operands.axes else n for n in operands.names[3:]]
+    added = tuple((role, v.dtype, _rank(role, v)) for role, v in zip(roles, rest, strict=True))
     ranks = len(a.shape), len(b.shape), len(d.shape)
-    numbers = product.alpha.hex(), product.beta.hex()
-    return Asked(
-        operands.types, ranks, added, operands.transposed, *numbers, product.promote, product.activation
-    )
+    options = product.alpha.hex(), product.beta.hex(), product.promote, product.activation, product.traced
+    return Asked(operands.types, ranks, added, operands.transposed, *options)
 
 
 def transposed(operands: Operands, chip: str) -> tuple[int, ...]:
@@ -224,12 +227,18 @@ def _module(asked: Asked, schedule: "AnySchedule | None") -> Any:
     from weft.construction.module import Module, memref
     from weft.dialects import tile
 
-    types, ranks, added, transposed, alpha, beta, promote, activation = asked
+    types, ranks, added, transposed, alpha, beta, promote, activation, function = asked
     with Module() as module:
         kinds = [*zip((types.a, types.b, types.d), ranks, strict=True), *((t, rank) for _, t, rank in added)]
         matrices = [memref("x".join("?" * rank) or "1", t, strides=_strides(rank)) for t, rank in kinds]
         with module.func("matmul", matrices) as (a, b, d, *rest):
-            roles = {role: value for (role, *_), value in zip(added, rest, strict=True)}
+            named = [(role, value) for (role, *_), value in zip(added, rest, strict=True)]
+            roles = {role: value for role, value in named if kind_of(role) == role}
+            epilogue = None
+            if function is not None:
+                from weft.multiply import element_functions
+
+                epilogue = element_functions.epilogue(function, named)
             factor = roles.pop("alpha", float.fromhex(alpha))
             if TEAM in roles:
                 of_team = {role: roles.pop(role) for role in TEAM_ROLES if role in roles}
@@ -240,6 +249,7 @@ def _module(asked: Asked, schedule: "AnySchedule | None") -> Any:
                 d,
                 **roles,
                 activation=activation,
+                epilogue=epilogue,
                 transpose_a=transposed[0],
                 transpose_b=transposed[1],
                 alpha=factor,
@@ -255,8 +265,8 @@ def _module(asked: Asked, schedule: "AnySchedule | None") -> Any:
 
 
 def _rank(role: str, view: ArrayView) -> int:
-    """The rank of an array; 0 for one factor of all elements."""
-    return 0 if role in ("alpha", *FACTORS) and view.shape == (1,) else len(view.shape)
+    """The rank of an array; 0 for one number for all elements."""
+    return 0 if role in ("alpha", "extra[", *FACTORS) and view.shape == (1,) else len(view.shape)
 
 
 def _strides(rank: int) -> tuple[int | str, ...] | None:

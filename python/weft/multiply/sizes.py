@@ -13,6 +13,7 @@ from weft.launch.libraries import Library
 from weft.multiply import array_views, block_formats, scale_factors
 from weft.multiply.array_views import COPY, refuse
 from weft.multiply.block_formats import Kind
+from weft.multiply.product import kind_of
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,7 @@ class Sizes:
         """
         groups = self.m if self.members is None else self.members
         sizes = extents(self.m, self.n, self.k, groups, ceil_div, self.products)
-        role = role_of("c" if name == "out" else name, element, words, columns)
+        role = role_of("c" if kind_of(name) == "out" else name, element, words, columns)
         shape = tuple(sizes[dimension] for dimension in role.sizes)
         if len(shape) == 1:
             return shape
@@ -111,6 +112,8 @@ class Sizes:
         library, view = array_views.read(name, array)
         if name == "alpha":
             return library, self._alpha(view)
+        if kind_of(name) == "extra":
+            return library, self._broadcast_to_result(name, view)
         if name in FACTORS:
             return library, scale_factors.vector(name, view)
         words = name in BLOCK_SCALES and block_formats.are_words(name, view, kinds, block)
@@ -122,7 +125,8 @@ class Sizes:
         columns = not words and self.has_columns(name, view)
         shape, given = self.of_array(name, WORD if words else "f32", block if words else 0, columns), view
         by_columns = words or columns or name == "scale_a"
-        of_result = name in ("out", "c", "residual")
+        is_result = kind_of(name) == "out"
+        of_result = is_result or name in ("c", "residual")
         view = self._as_matrices(view) if of_result else view
         broadcast = name in ("c", "residual", "scale_a", "scale_b") and self.matrices is None
         if view.shape != shape and not (broadcast and _fits(view.shape, shape)):
@@ -131,22 +135,40 @@ class Sizes:
             wanted = wanted or "a single number"
             hint = ": a vector for all rows is a bias" if of_result and given.shape == (self.n,) else ""
             raise refuse(f"{name} must be {wanted}, got {array_views.shape_text(given)}{hint}")
-        if name not in ("out", *GROUPINGS) and self.matrices is None and self.grouped:
+        if not is_result and name not in GROUPINGS and self.matrices is None and self.grouped:
             view = array_views.without_copies(view)
         if by_columns:
             view = array_views.transposed(view)
-        if name == "out" and overlaps.overlaps_itself(view):
+        if is_result and overlaps.overlaps_itself(view):
             found = f"strides {view.strides}"
-            raise refuse(f"elements of out must not share memory, got {found}")
+            raise refuse(f"elements of {name} must not share memory, got {found}")
         if view.shape[-1] > 1 and view.strides[-1] != 1 and all(view.shape):
             what = {1: ""}.get(len(shape), " columns" if by_columns else " rows")
             found = f"strides {given.strides}"
             if by_columns:
                 found += f": transpose an array with a row for each {'word' if words else 'K block'}"
-            elif name != "out":
+            elif not is_result:
                 found += f": {COPY}"
             raise refuse(f"{name} must have contiguous{what or ' elements'}, got {found}")
         return library, view
+
+    def _broadcast_to_result(self, name: str, view: ArrayView) -> ArrayView:
+        """The view of an extra array of an epilogue with all dimensions of the result, or of one row for each
+        `b` that rows of a select. Those of one element have a stride of 0. Raises WeftError for sizes that
+        don't broadcast.
+        """
+        matrices, wanted = self._as_matrices(view), self.of_array("out")
+        if self.matrices is not None and len(matrices.shape) > 2:
+            wanted = self.matrices, 1, self.n
+        before = len(wanted) - len(matrices.shape)
+        shape, strides = (1,) * before + matrices.shape, (0,) * before + matrices.strides
+        if len(shape) > len(wanted) or any(n not in (1, of) for n, of in zip(shape, wanted, strict=True)):
+            hint = ": reshape it to M x 1 for a number for each row" if view.shape == (self.m,) else ""
+            sizes = " x ".join(map(str, self.as_given(wanted)))
+            got = f"got {array_views.shape_text(view)}{hint}"
+            raise refuse(f"{name} must be {sizes}, with 1 where it is the same for all, {got}")
+        strides = tuple(0 if size == 1 else stride for size, stride in zip(shape, strides, strict=True))
+        return replace(view, shape=shape, strides=strides)
 
     def has_columns(self, name: str, view: ArrayView) -> bool:
         """Whether an array has float32 scales of each column of b, as one of a has them of each row."""

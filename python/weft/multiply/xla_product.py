@@ -14,7 +14,7 @@ from weft.launch.arrays import ArrayView, Planned
 from weft.launch.runtime import Prepared
 from weft.multiply import array_views, launches, product_kernel
 from weft.multiply.operands import Operands
-from weft.multiply.product import Product
+from weft.multiply.product import Product, Traced
 
 _VERSION = 1
 
@@ -64,7 +64,8 @@ def fields_of(product: Product) -> dict[str, Any]:
     options |= {name: options[name].hex() for name in ("alpha", "beta")}
     given = {name: value for name, value in options.items() if value not in (None, False)}
     roles = {"roles": product.roles, "by_columns": product.by_columns}
-    return {**roles, "activation": activation, "options": given}
+    function = {} if product.traced is None else {"function": product.traced}
+    return {**roles, "activation": activation, "options": given, **function}
 
 
 def product_of(fields: Mapping[str, Any]) -> Product:
@@ -82,7 +83,8 @@ def product_of(fields: Mapping[str, Any]) -> Product:
     if "kind" in options:
         options["kind"] = tuple(options["kind"])
     roles, by_columns = tuple(fields["roles"]), tuple(fields["by_columns"])
-    return Product(roles, fields["activation"], by_columns=by_columns, **options)
+    function = Traced(*fields["function"]) if "function" in fields else None
+    return Product(roles, fields["activation"], by_columns=by_columns, function=function, **options)
 
 
 def arrays_of(described: Sequence[Any]) -> tuple[Described, ...]:

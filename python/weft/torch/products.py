@@ -11,9 +11,11 @@ from torch import Tensor
 from weft.dialects.schedule import AnySchedule
 from weft.dialects.schedule.coercion import as_schedule
 from weft.errors import WeftError
+from weft.launch import torch_tensors
 from weft.launch.arrays import type_name
 from weft.multiply import array_views
 from weft.multiply.array_views import refuse
+from weft.multiply.matmul import matmul
 from weft.multiply.sizes import k_complaint
 from weft.torch.autograd import FORWARD_MODE, activated, for_each, multiply, multiply_grouped, multiply_scaled
 from weft.torch.operators import TYPES
@@ -21,10 +23,18 @@ from weft.torch.signatures import Operand
 from weft.torch.transforms import has_tangent
 
 
+@torch_tensors.outside_of_graphs("an epilogue that is a function isn't part of a graph: use weft.Epilogue")
+def _outside(a: Tensor, b: Tensor, **options: Any) -> Tensor:
+    """`weft.matmul`, after a graph break."""
+    return matmul(a, b, **options)
+
+
 def product(a: Tensor, b: Tensor, *, stream: object = None, **others: Any) -> Tensor:
     """The result of `weft.matmul` with these arguments, from one operator and perhaps others of PyTorch.
     torch.compile traces this function instead of `weft.matmul`. Raises WeftError as that does.
     """
+    if callable(others.get("epilogue")):
+        return _outside(a, b, stream=stream, **others)
     if stream is not None:
         raise refuse(
             "stream must be None where PyTorch differentiates, traces or transforms the call, which then "
