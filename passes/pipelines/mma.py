@@ -1,15 +1,17 @@
 """Pipelines with `mma.sync`: all warps multiply, and fill the stages by `cp.async`."""
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from typing import Any
 
 from weft.dialects import tile
 from weft.dialects.tile import GemmOp
+from weft.dialects.tile_copies import INSIDE, ZERO
 from weft.isa.chips import LANES, WARPGROUP, WARPS
 from weft.isa.mma import SYNC, Sync
 from weft.isa.tensor_map import ROW_BYTES
 from weft.isa.wgmma import M as WGMMA_ROWS
-from weft.mlir import gpu, ir, nvvm, vector
+from weft.mlir import gpu, ir, memref, nvvm, vector
 from weft.passes.builders import emit, registers
 from weft.passes.kernels.fragments import load_atoms, of_atoms
 from weft.passes.pipelines.loop import Load, Loop, types_of
@@ -17,6 +19,8 @@ from weft.passes.pipelines.pipeline import Pipeline
 
 _NO_ROW = 1 << 30
 _SUMS_OF_FOUR_WARPS = 128 * 128
+_MOST_REGISTERS = 208
+"""The registers of a thread for values that stay in them, beside what ptxas computes in the others."""
 _STEP_FROM_SUMS = 16
 """The K of the instruction whose A is as sums are: that of elements of 16 bits."""
 
@@ -83,19 +87,70 @@ class ByWarps(Pipeline):
             self.begin_part(emit.div(emit.thread(), LANES))
         with ir.InsertionPoint(loop.holder):
             self.allocate()
+        ahead = self._loads_ahead
         with ir.InsertionPoint(op):
             if loop.around:
                 gpu.barrier()  # the stages have been read
             first, end, step = op.operands[:3]
             for number in range(self.ahead):
                 k = emit.add(first, emit.mul(step, number))
-                with emit.when(emit.less(k, end)):
-                    list(self._copies(loop.places(k, {}), emit.value(number)))
+                has = emit.less(k, end)
+                # What is read ahead must be written, also if there are no iterations.
+                always = ahead and number == 0
+                with nullcontext() if always else emit.when(has):
+                    list(self._copies(loop.places(k, {}), emit.value(number), has if always else None))
                 nvvm.cp_async_commit_group()
         self.divide(ops)
-        results = self.rebuild((0, self.ahead), self._begin, self._multiply, self._end)
+        loaded = list[ir.Value]()
+        if ahead:
+            with ir.InsertionPoint(op):
+                self._wait()
+                loaded = self._operands(loop.products[0], emit.value(0), 0)
+        moving = self._moving()
+        results = self.rebuild((0, self.ahead, *loaded), self._begin, self._multiply, self._end)
+        if moving:
+            self._split(results[0].owner.opview, moving)
         with ir.InsertionPoint.after(results[0].owner):
             nvvm.cp_async_wait_group(0)  # for the zeros
+
+    def _moving(self) -> list[tuple[ir.Value, int, int]]:
+        """The matrices of the loads, the axis of each along which the loop's number is the place of a tile,
+        and the tile's extent; none if another place depends on the loop, or copies are a small part of it.
+        """
+        loop, moving = self.loop, list[tuple[ir.Value, int, int]]()
+        computed = {value for op in loop.coordinates for value in op.results}
+        for each in loop.loads.values() if len(loop.products) == 1 else ():
+            places = [each.op.row, each.op.column]
+            axes = [axis for axis in (0, 1) if places[axis] == loop.op.induction_variable]
+            if len(axes) != 1 or not each.by_vectors or computed & {each.op.source, *places}:
+                return []
+            if each.edges[axes[0]] != ZERO:
+                return []
+            moving.append((each.op.source, axes[0], each.shape[axes[0]]))
+        return moving
+
+    def _split(self, rest: Any, moving: list[tuple[ir.Value, int, int]]) -> None:
+        """Puts a loop before the loop, with the iterations that copy whole tiles, as far as they move."""
+        first, end, step = rest.operands[:3]
+        with ir.InsertionPoint(rest):
+            distance = emit.mul(step, self.ahead)
+            limit = emit.sub(end, distance)
+            for matrix, axis, extent in moving:
+                size = emit.as_i32(memref.dim(matrix, emit.index(axis)))
+                limit = emit.minimum(limit, emit.sub(size, emit.add(distance, extent - 1)))
+            count = emit.ceil_div(emit.maximum(emit.sub(limit, first), 0), step)
+            middle = emit.value(emit.add(first, emit.mul(count, step)))
+            whole = rest.operation.clone()
+        ops = list(whole.opview.body.operations)
+        has = ops[[each.operation for each in rest.body.operations].index(self.has.owner)]
+        with ir.InsertionPoint(has):
+            has.results[0].replace_all_uses_with(emit.constant(emit.i1(), 1))
+        copies = [op for op in ops if isinstance(op, tile.CopyAsyncOp)]
+        for copy, (_, axis, _) in zip(copies, moving, strict=True):
+            copy.attributes[("rows", "columns")[axis]] = ir.StringAttr.get(INSIDE)
+        whole.operands[1] = rest.operation.operands[0] = middle
+        for number, result in enumerate(whole.results, 3):
+            rest.operation.operands[number] = result
 
     def _copies(
         self, places: list[tuple[Load, list[Any]]], stage: ir.Value, has: ir.Value | None = None
@@ -112,26 +167,57 @@ class ByWarps(Pipeline):
                 tile.copy(source, row, column, part)
             yield
 
-    def _begin(self, number: ir.Value, read: ir.Value, write: ir.Value) -> None:
+    @property
+    def _loads_ahead(self) -> bool:
+        """Whether the operands of a step are loaded before the product of the step before it. Both, the sums
+        and the addresses of copies must then fit in registers.
+        """
+        loop, (first, *others) = self.loop, self.loop.products
+        operands = (self.rows + self.columns) * self.step * first.a.type.element_type.width
+        copies = 2 * loop.bytes // (ROW_BYTES * self.warpgroups * WARPGROUP)
+        sums = self.rows * self.columns * first.d.type.element_type.width
+        registers_ = (sums + 2 * operands) // (32 * LANES) + copies
+        return not others and first.a in loop.loads and registers_ <= _MOST_REGISTERS
+
+    def _wait(self) -> None:
+        """Waits for the copies of the next iteration."""
         nvvm.cp_async_wait_group(self.ahead - 1)
         gpu.barrier()
+
+    def _begin(self, number: ir.Value, read: ir.Value, write: ir.Value, *loaded: ir.Value) -> None:
+        self.loaded = list(loaded)
+        if not loaded:
+            self._wait()
         _, end, step = self.loop.op.operands[:3]
         following = emit.add(number, emit.mul(step, self.ahead))
-        has = emit.less(following, end)
+        self.has = has = emit.less(following, end)
         self.copying = self._copies(self.loop.places(emit.select(has, following, number), {}), write, has)
 
     def _multiply(self, product: GemmOp, stage: ir.Value) -> ir.Value:
         """A warp's part of a product, one instruction deep after the other."""
-        sums, (_, columns, depth) = product.c[0] if self.loop.adds(product) else None, product.mnk
-        right, atom = self.loop.loads[product.b], self.inputs[1]
-        kind = of_atoms(atom, (self.step, columns // self.across), right.element)
-        for k in range(0, depth, self.step):
-            a = self._left(product.a, stage, k)
-            b = load_atoms(right.stage(stage), self.column, k, kind, atom, right.k_major)
+        sums, (*_, depth) = product.c[0] if self.loop.adds(product) else None, product.mnk
+        is_ahead = bool(self.loaded)
+        loaded = self.loaded or self._operands(product, stage, 0)
+        for k in range(self.step, depth + self.step, self.step):
             next(self.copying, None)  # one in a step, so that products hide their instructions
+            a, b = loaded
+            if k < depth:
+                loaded = self._operands(product, stage, k)
+            elif is_ahead:
+                list(self.copying)
+                nvvm.cp_async_commit_group()
+                self._wait()
+                self.loaded = self._operands(product, self._after(stage), 0)
             sums = tile.gemm(a, b, sums, product.d.type)
         assert sums is not None
         return sums
+
+    def _operands(self, product: GemmOp, stage: ir.Value, k: int) -> list[ir.Value]:
+        """A warp's parts of A and B at a depth of a stage."""
+        right, atom = self.loop.loads[product.b], self.inputs[1]
+        kind = of_atoms(atom, (self.step, product.mnk[1] // self.across), right.element)
+        b = load_atoms(right.stage(stage), self.column, k, kind, atom, right.k_major)
+        return [self._left(product.a, stage, k), b]
 
     def _left(self, a: ir.Value, stage: ir.Value, k: int) -> ir.Value:
         """A warp's part of A at a depth, of a stage or of a tile in the layout of sums."""
@@ -146,8 +232,12 @@ class ByWarps(Pipeline):
         lane = tile.to_lane(a)
         return tile.from_lane(vector.shuffle(lane, lane, numbers), kind)
 
-    def _end(self, read: ir.Value, write: ir.Value) -> list[ir.Value]:
-        list(self.copying)
-        nvvm.cp_async_commit_group()
-        following = emit.add(read, 1)
-        return [emit.select(emit.equal(following, self.loop.stages), 0, following), read]
+    def _end(self, read: ir.Value, write: ir.Value, *loaded: ir.Value) -> list[ir.Value]:
+        if not loaded:
+            list(self.copying)
+            nvvm.cp_async_commit_group()
+        return [self._after(read), read, *self.loaded]
+
+    def _after(self, stage: ir.Value) -> ir.Value:
+        following = emit.add(stage, 1)
+        return emit.select(emit.equal(following, self.loop.stages), 0, following)

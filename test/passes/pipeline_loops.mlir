@@ -140,7 +140,8 @@ gpu.module @m [#nvvm.target<chip = "sm_90a">] {
 // -----
 
 // By mma.sync: each of four warps has 32 x 32 of 64 x 64 sums. Two of three stages are filled before the loop, then one in an
-// iteration, for the second one after it: with zeros if there is none. C is loaded where the sums are.
+// iteration, for the second one after it: with zeros if there is none. Another loop comes first, while the copied tiles end before
+// the last column of A and the last row of B. C is loaded where the sums are.
 gpu.module @m [#nvvm.target<chip = "sm_80">] {
   // CHECK-LABEL: gpu.func @warps
   // CHECK-SAME: known_block_size = array<i32: 128, 1, 1>
@@ -153,7 +154,15 @@ gpu.module @m [#nvvm.target<chip = "sm_80">] {
   // CHECK: nvvm.cp.async.commit.group
   // CHECK: scf.if
   // CHECK: nvvm.cp.async.commit.group
-  // CHECK: scf.for %[[K:.*]] = %c0_i32 to %arg3 step %c64_i32 iter_args(%[[ACC:.*]] = %{{.*}}, %[[READ:.*]] = %c0_i32, %[[WRITE:.*]] = %c2_i32)
+  // CHECK: %[[ENOUGH:.*]] = arith.subi %arg3, %c128_i32
+  // CHECK: %[[A_ENDS:.*]] = arith.subi %{{.*}}, %c191_i32
+  // CHECK: arith.minsi %[[ENOUGH]], %[[A_ENDS]]
+  // CHECK: %[[MIDDLE:.*]] = arith.muli %{{.*}}, %c64_i32
+  // CHECK: %[[WHOLE:.*]]:3 = scf.for %[[K:.*]] = %c0_i32 to %[[MIDDLE]] step %c64_i32 iter_args(%{{.*}} = %{{.*}}, %{{.*}} = %c0_i32, %{{.*}} = %c2_i32)
+  // CHECK: %[[AHEAD:.*]] = arith.addi %[[K]], %c128_i32
+  // CHECK: "tile.copy_async"(%arg0, %c0_i32, %[[AHEAD]], %{{.*}}) {columns = "inside", vector_bytes = 16 : i64}
+  // CHECK: "tile.copy_async"(%arg1, %[[AHEAD]], %[[EVEN]], %{{.*}}) {columns = "both", rows = "inside", vector_bytes = 16 : i64}
+  // CHECK: scf.for %[[K:.*]] = %[[MIDDLE]] to %arg3 step %c64_i32 iter_args(%[[ACC:.*]] = %[[WHOLE]]#0, %[[READ:.*]] = %[[WHOLE]]#1, %[[WRITE:.*]] = %[[WHOLE]]#2)
   // CHECK: nvvm.cp.async.wait.group 1
   // CHECK: gpu.barrier
   // CHECK: %[[AHEAD:.*]] = arith.addi %[[K]], %c128_i32
