@@ -98,7 +98,8 @@ def _complaint(op: ir.OpView, scope: Scope) -> str | None:
     threads = size[0] * size[1] * size[2]
     if scope is Scope.WARP and threads % LANES:
         return f"a block of full warps of {LANES} lanes, got {threads} threads"
-    if scope is Scope.WARPGROUP and (size[0] % WARPGROUP or size[1:] != (1, 1)):
+    partial = size[0] % WARPGROUP and not _in_warpgroups(op)
+    if scope is Scope.WARPGROUP and (partial or size[1:] != (1, 1)):
         return f"a block of full warpgroups of {WARPGROUP} threads along x, got {size}"
     if (branch := narrowing(op, scope)) is None:
         return None
@@ -128,6 +129,14 @@ def narrowing(op: ir.OpView, scope: Scope) -> ir.OpView | None:
             return None
         return inner.opview
     return None
+
+
+def _in_warpgroups(op: ir.OpView) -> bool:
+    """Whether an operation is a role of warpgroups, or in one: all of these have all of their threads."""
+    inner = op.operation
+    while inner is not None and not (inner.name == "tile.role" and "warps" not in inner.attributes):
+        inner = inner.parent
+    return inner is not None
 
 
 def _whole_in_role(role: ir.Operation) -> tuple[Scope, ...]:

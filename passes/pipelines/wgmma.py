@@ -4,9 +4,10 @@ from functools import partial
 
 from weft import mlir
 from weft.dialects import tile
+from weft.dialects.launch_contract import MIN_CTAS
 from weft.dialects.tile import GemmOp
 from weft.dialects.tile_sums import sum_registers
-from weft.isa.chips import WARPGROUP
+from weft.isa.chips import LANES, WARPGROUP, WARPS, register_share
 from weft.isa.wgmma import MMA_ASYNC, MmaAsync
 from weft.isa.wgmma import M as WGMMA_ROWS
 from weft.mlir import arith, gpu, ir, scf
@@ -17,6 +18,8 @@ from weft.passes.pipelines.pipeline import FilledByTma, Values
 
 _REGISTERS = {1: (0, 0), 2: (24, 240), 3: (32, 160)}
 """Of a thread that fills stages, and of one that multiplies, by the warpgroups that do; 0: an equal share."""
+_OTHER_REGISTERS = 40
+"""Of a thread that multiplies, beside its sums."""
 
 
 class ByWarpgroups(FilledByTma):
@@ -45,7 +48,15 @@ class ByWarpgroups(FilledByTma):
         ops = [each.operation for each in loop.kernel.body.blocks[0].operations][:-1]
         at = ops.index(loop.holder.operation)
         moved = [*filter(touches_tiles, ops[:at]), *ops[at:]]
-        self.set_launch((self.warpgroups + 1) * WARPGROUP)
+        threads, filler = (
+            (self.warpgroups + 1) * WARPGROUP,
+            partial(tile.role, self.warpgroups, 1, registers=fills),
+        )
+        if self._fits_twice:
+            threads, multiplies = threads - WARPGROUP + LANES, 0
+            filler = partial(tile.role, self.warpgroups * WARPS, warps=1)
+            loop.kernel.attributes[MIN_CTAS] = ir.IntegerAttr.get(emit.i32(), 2)
+        self.set_launch(threads)
         with ir.InsertionPoint(loop.holder):
             self.allocate()
             self.make_rings()
@@ -53,7 +64,7 @@ class ByWarpgroups(FilledByTma):
             with tile.role(0, self.warpgroups, registers=multiplies) as number:
                 self.begin_part(number)
                 role = ir.InsertionPoint.current.block
-            with tile.role(self.warpgroups, 1, registers=fills), thread_ids.one_thread():
+            with filler(), thread_ids.one_thread():
                 self._fill_all()
         for op in moved:
             role.append(op)
@@ -64,6 +75,20 @@ class ByWarpgroups(FilledByTma):
         if around:
             with ir.InsertionPoint(around.body):
                 scf.yield_(position)
+
+    @property
+    def _fits_twice(self) -> bool:
+        """Whether two CTAs run on a multiprocessor, so that one multiplies while the other stores its sums.
+        They must hold nothing but the sums of one product.
+        """
+        loop, (first, *others) = self.loop, self.loop.products
+        (m, n, _), threads = first.mnk, self.warpgroups * WARPGROUP
+        return (
+            first.a in loop.loads
+            and not others
+            and m * n // threads + _OTHER_REGISTERS <= register_share(2 * (threads + LANES))
+            and 2 * (loop.stages * loop.bytes + loop.reserved) <= loop.room
+        )
 
     def make_rings(self) -> None:
         """Builds the rings of the stages."""
