@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from weft.bench.triton_pointers import Compiled, Config
 
 
-class _ForGpu(Kernel):
+class ForGpu(Kernel):
     """A kernel whose PTX is assembled for the current GPU."""
 
     @computed
@@ -35,7 +35,7 @@ class _ForGpu(Kernel):
 
 def weft(chip: str, schedule: str | None = None) -> Implementation:
     """Weft's kernel for `chip`, with its own choice of a schedule, or with `schedule` as it is written."""
-    kernels: dict[tuple[Types, str], _ForGpu] = {}
+    kernels: dict[tuple[Types, str], ForGpu] = {}
 
     def used(problem: Problem) -> str:
         return schedule or chosen(product_of(problem, chip))
@@ -49,7 +49,7 @@ def weft(chip: str, schedule: str | None = None) -> Implementation:
         key = product.types, used(problem)
         if key not in kernels:
             plain = product_kernel.plain(product.types, read_schedule(key[1]), chip)
-            kernels[key] = _ForGpu(plain.compiled, plain.launch)
+            kernels[key] = ForGpu(plain.compiled, plain.launch)
         bound = [kernels[key].prepare(each.a, each.b, each.d) for each in sets]
         return [partial(_queue, each.launch) for each in bound]
 
