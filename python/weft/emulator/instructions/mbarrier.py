@@ -7,7 +7,15 @@ import numpy as np
 from weft.emulator.compiled.mbarriers import MbarrierCalls
 from weft.emulator.decoding.decode import AddressOf, Op
 from weft.emulator.decoding.table import End, Step, Table, computing
-from weft.emulator.memory.mbarrier import PENDING_SHIFT, TEST_TICKS, WAIT_TICKS, Arrival, Key, pending_of
+from weft.emulator.memory.mbarrier import (
+    MARK,
+    PENDING_SHIFT,
+    TEST_TICKS,
+    WAIT_TICKS,
+    Arrival,
+    Key,
+    pending_of,
+)
 from weft.emulator.memory.segments import GPU, Addresses
 from weft.emulator.reading.syntax import PRED, U32, U64, Address, Array, Bools, Sink
 from weft.emulator.running.groups import Group
@@ -16,6 +24,7 @@ from weft.emulator.running.scheduler import Scheduler
 from weft.isa.mbarriers import BYTES, MOST_ARRIVALS
 
 table = Table()
+_MARKS = np.uint64(3 * MARK)
 _SPACES = {"shared": "shared", "shared::cta": "shared", "shared::cluster": "shared", "": "generic"}
 
 
@@ -199,13 +208,13 @@ def wait(op: Op) -> End:
     tries = op.prefix == "mbarrier.try_wait"
     patience = WAIT_TICKS if tries else TEST_TICKS
 
-    def observe(lanes: Lanes, offsets: Addresses, done: Bools) -> None:
-        """The lanes that are `done` have seen that their phase is complete."""
+    def observe(lanes: Lanes, offsets: Addresses, done: Bools, count: int) -> None:
+        """The `count` lanes that are `done` have seen that their phase is complete."""
         watch = lanes.wave.watch
         calls: MbarrierCalls | None = lanes.wave.jobs.get(MbarrierCalls)
-        if watch is None or not done.any():
+        if watch is None or not count:
             return
-        seen = lanes if np.count_nonzero(done) == lanes.active else lanes.narrowed(done)
+        seen = lanes if count == lanes.active else lanes.narrowed(done)
         if event == "observe" and calls is not None and calls.observe(seen, offsets, line):
             return
         for cta, offset, mask in targets(seen, offsets):
@@ -222,12 +231,12 @@ def wait(op: Op) -> End:
         if count == lanes.active or group.gave_up:
             group.gave_up = False
             lanes.write(result, done)
-            observe(lanes, offsets, done)
+            observe(lanes, offsets, done, count)
             return after
         waiting = lanes.enabled() & ~done
         if count:
             lanes.narrowed(done).write(result, done)
-            observe(lanes, offsets, done)
+            observe(lanes, offsets, done, count)
             scheduler.part(group, waiting, after)
             offsets = offsets[waiting.any(axis=1)]
             waiting = group.lanes.enabled()
@@ -240,13 +249,14 @@ def wait(op: Op) -> End:
 
 def _completed(lanes: Lanes, offsets: Addresses, parity: Array, line: int) -> Bools:
     """The active lanes whose phase is complete: the mbarrier is in another phase."""
-    mbarriers, memory, enabled = lanes.wave.mbarriers, lanes.wave.memory, lanes.enabled()
+    mbarriers, memory, mask = lanes.wave.mbarriers, lanes.wave.memory, lanes.mask
     words = memory.shared.view(BYTES)[(offsets >> np.uint64(3)).view(np.intp)]
-    if ((words >> np.uint64(61) & np.uint64(3)) != 1)[enabled].any():
-        for offset in np.unique(offsets[enabled]):
+    wrong: Bools = words & _MARKS != np.uint64(MARK)
+    if (wrong if mask is None else wrong & mask).any():
+        for offset in np.unique(offsets[lanes.enabled()]):
             mbarriers.state(*divmod(int(offset), memory.shared_stride), line)
-    done: Bools = ((words >> np.uint64(63)) != parity) & enabled
-    return done
+    done: Bools = words >> np.uint64(63) != parity
+    return done if mask is None else done & mask
 
 
 def _phases(lanes: Lanes, offsets: Addresses, done: Bools) -> Iterator[tuple[Key, int]]:

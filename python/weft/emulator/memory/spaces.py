@@ -228,8 +228,10 @@ class Memory:
 
     def _in_cluster_offsets(self, lanes: Threads, address: Addresses, width: int, line: int) -> Addresses:
         """Of shared addresses, which can refer to the other CTAs of a cluster."""
-        rank, offset = address >> np.uint64(RANK_SHIFT), address & np.uint64(_OFFSET_MASK)
         limit = self.shared_size - width
+        if self.cluster == 1 and int(address.max()) <= limit:
+            return address + lanes.chosen(self.shared_base)
+        rank, offset = address >> np.uint64(RANK_SHIFT), address & np.uint64(_OFFSET_MASK)
         if limit < 0 or int(offset.max()) > limit or int(rank.max()) >= self.cluster:
             inside = (offset.astype(np.int64) <= limit) & (rank < np.uint64(self.cluster))
             self._fault(lanes, address, inside, "out-of-bounds", "shared", width, line)
