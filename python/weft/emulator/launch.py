@@ -208,8 +208,7 @@ class Module:
         sanitize, dependent = _flag("sanitize", sanitize), _flag("dependent", dependent)
         strict = _flag("strict", strict)
         compiled = chosen(None if compiled is None else _flag("compiled", compiled))
-        limits = checked(progress, max_seconds, threads)
-        ignored = ignored_rules(ignore)
+        limits, ignored = checked(progress, max_seconds, threads), ignored_rules(ignore)
         if trace is not None and not isinstance(trace, str | os.PathLike):
             raise WeftError(f"trace must be a path, got {shown(trace)}")
         shape = Shape(grid, block, cluster, shared_bytes, arithmetic, dependent=dependent)

@@ -368,8 +368,7 @@ class Machine:
     # Called by the ends of blocks
 
     def part(self, group: Group, mask: Bools, after: int) -> None:
-        lanes = group.lanes
-        staying = np.zeros((self.wave.warps, 32), np.bool_)
+        lanes, staying = group.lanes, np.zeros((self.wave.warps, 32), np.bool_)
         staying[slice(None) if lanes.rows is None else lanes.rows] = mask
         leaving = lanes.threads() & ~staying
         group.lanes = Lanes.of(self.wave, staying)
@@ -393,8 +392,7 @@ class Machine:
             return True
         if group.lanes.rows is None and wave.launch.warps % 4 == 0:
             return True  # every warp of whole warpgroups
-        rows = group.lanes.row_numbers()
-        here = np.zeros(wave.warps, np.bool_)
+        rows, here = group.lanes.row_numbers(), np.zeros(wave.warps, np.bool_)
         here[rows] = True
         first = rows - wave.warp_of_row[rows] % 4
         missing = np.zeros(len(rows), np.bool_)
@@ -437,8 +435,7 @@ class Machine:
         return live & ((union >> np.arange(32, dtype=np.uint32)) & np.uint32(1)).astype(np.bool_)
 
     def exit(self, group: Group) -> int:
-        wave = self.wave
-        threads = group.lanes.threads()
+        wave, threads = self.wave, group.lanes.threads()
         wave.live = wave.live & ~threads  # a new array, because groups may use the old one as their lanes
         if wave.watch is not None:
             wave.watch.exited(threads, self.program.blocks[group.block].line)

@@ -348,8 +348,7 @@ class Boxes:
         byte `begin` on, and signals the mbarrier of each. `marks`: the CTAs with their mbarriers. `awaited`:
         one mbarrier signals all of it. False, and nothing has changed, if the interpreter must copy.
         """
-        wave = self._wave
-        buffer = self._ready(row, box, writes=False)
+        wave, buffer = self._wave, self._ready(row, box, writes=False)
         if buffer is None:
             return False
         ctas = self._targets(row, begin, marks)
@@ -452,8 +451,7 @@ class Boxes:
                 if not watch.unit_may_signal(mark, row):
                     return None
                 column, time = known, watch.clocks.times.item(known) + 1
-            first = cta * self._stride
-            word = mark[0] * self._stride + mark[1]
+            first, word = cta * self._stride, mark[0] * self._stride + mark[1]
             numbers += (first + begin, first + self._size, column, time, word)
         return numbers
 

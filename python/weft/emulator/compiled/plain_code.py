@@ -377,8 +377,7 @@ class _Body:
             record = self.value(node.value)
             return self._at(record.value, _I64(record.kind[node.attr])), record.kind[node.attr]
         assert isinstance(node, ast.Subscript)
-        array = self.value(node.value)
-        index = self._number(self.value(node.slice))
+        array, index = self.value(node.value), self._number(self.value(node.slice))
         return self._at(array.value, index, _element(array.kind)), array.kind
 
     def _at(self, pointer: ir.Value, index: ir.Value, element: ir.Type = _I64) -> ir.Value:

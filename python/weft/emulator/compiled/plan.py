@@ -277,8 +277,7 @@ class Liveness:
                     self._into[at], grows = now, True
 
     def _after(self, block: int) -> int:
-        end = self._blocks[block].end
-        live = 0
+        end, live = self._blocks[block].end, 0
         for target in end.targets if end is not None else ():
             live |= self._into[target]
         return live

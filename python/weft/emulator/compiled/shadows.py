@@ -116,7 +116,8 @@ class Shadows:
             state[Field.FILLED] = sanitizer.local.written.ctypes.data
             registers = sanitizer.registers
             fields = Field.BUSY, Field.HELD, Field.CHANGED, Field.HAS_CHANGED, Field.COLUMNS
-            arrays: list[Array] = [*registers.arrays, registers.columns]
+            busy, read, changed = registers.busy, registers.read, registers.changed
+            arrays: list[Array] = [busy, read, changed, registers.has_changed, registers.columns]
             for which, array in zip(fields, arrays, strict=True):
                 state[which] = array.ctypes.data
             state[Field.WARPS] = wave.warps

@@ -1,6 +1,6 @@
 """What compiled code and the interpreter share: the state of a machine, and operations, as numbers."""
 
-from enum import IntEnum, auto
+from enum import IntEnum
 
 from weft.emulator.records import Record
 
@@ -63,18 +63,8 @@ class Field(Record):
     LOGGED = ""
 
 
-class Kind(IntEnum):
-    """The operations of a block."""
-
-    INTERPRET = 0
-    PIECE = auto()
-    LOAD = auto()
-    STORE = auto()
-    TOUCH = auto()
-    COPY = auto()
-    EXCHANGE = auto()
-    JUMP = auto()
-    BRANCH = auto()
+Kind = IntEnum("Kind", "INTERPRET PIECE LOAD STORE TOUCH COPY EXCHANGE JUMP BRANCH", start=0)
+"""The operations of a block."""
 
 
 class Operand(Record):
@@ -99,9 +89,7 @@ class Operand(Record):
     """Of a load: whether the kernel must not write what it reads."""
 
 
-class BlockPart(IntEnum):
+class BlockPart(Record):
     """What is known of a block, 8 bytes each."""
 
-    FIRST = 0
-    LENGTH = auto()
-    RANK = auto()
+    FIRST = LENGTH = RANK = ""

@@ -59,8 +59,7 @@ def shifter(kind: Type, direction: str) -> Callable[[Array, Array], Array]:
 
 @table.step("shf")
 def funnel(op: Op) -> Step:
-    direction = op.choice(["l", "r"])
-    clamps = op.choice(["clamp", "wrap"]) == "clamp"
+    direction, clamps = op.choice(["l", "r"]), op.choice(["clamp", "wrap"]) == "clamp"
     op.type("b32")
 
     def function(low: Array, high: Array, amount: Array) -> Array:
@@ -81,8 +80,7 @@ def extract(op: Op) -> Step:
     def function(x: Array, start: Array, count: Array) -> Array:
         pos, size = field_of(start), field_of(count)
         shifted = x.astype(np.uint64) >> np.minimum(pos, 63).astype(np.uint64)
-        shifted = np.where(pos < width, shifted, np.uint64(0))
-        field = _low_bits(size)
+        shifted, field = np.where(pos < width, shifted, np.uint64(0)), _low_bits(size)
         value = shifted & field
         if kind.kind == "s":
             # The sign is that of the field's last bit, or of the operand if the field extends past it.
@@ -129,8 +127,7 @@ def insert(op: Op) -> Step:
 @table.step("bfind")
 def find_bit(op: Op) -> Step:
     """The highest bit that differs from the sign; -1 if there is none."""
-    as_shift = op.flag("shiftamt")
-    kind = op.type("u32 u64 s32 s64")
+    as_shift, kind = op.flag("shiftamt"), op.type("u32 u64 s32 s64")
 
     def function(x: Array) -> Array:
         flipped = np.where(x.view(kind.view) < 0, ~x, x) if kind.kind == "s" else x
@@ -144,8 +141,7 @@ def find_bit(op: Op) -> Step:
 def leading_zeros(value: Array, bits: int) -> Array:
     """The number of zero bits above the highest set bit, as u32; `bits` for zero."""
     count: Array | np.uint32 = np.uint32(0)
-    step = bits // 2
-    rest = value
+    step, rest = bits // 2, value
     while step:
         empty = (rest >> rest.dtype.type(bits - step)) == 0
         count = count + np.where(empty, np.uint32(step), np.uint32(0))

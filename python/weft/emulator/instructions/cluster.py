@@ -20,8 +20,7 @@ _MOST_BYTES = 16
 @table.step("mapa")
 def mapa(op: Op) -> Step:
     """`mapa{.shared::cluster}.u32|u64 d, a, rank`: the address of `a` in the CTA of that rank."""
-    in_space = op.flag("shared::cluster")
-    kind = op.type("u32 u64")
+    in_space, kind = op.flag("shared::cluster"), op.type("u32 u64")
     window = 0 if in_space or kind.bits == 32 else WINDOWS["shared"]
     kept, base = kind.storage.type(_OFFSET), kind.storage.type(window)
     shift = kind.storage.type(RANK_SHIFT)

@@ -38,8 +38,7 @@ def comparison(op: Op, name: str, kind: Type, ftz: bool) -> Compare:
         if kind.kind != "s":
             return function
         return lambda x, y: function(x.view(view), y.view(view))
-    element = kind.name.removesuffix("x2")
-    compare = _float_comparison(op, name)
+    element, compare = kind.name.removesuffix("x2"), _float_comparison(op, name)
 
     def values(bits: Array) -> Array:
         bits = bits.view(f"u{2 if element in ('f16', 'bf16') else kind.bytes}")
@@ -73,9 +72,7 @@ _NAMES = [*ORDERED, *_UNSIGNED, *_UNORDERED, "num", "nan"]
 
 @table.step("setp")
 def setp(op: Op) -> Step:
-    name = op.choice(_NAMES)
-    combine = op.choice(_COMBINE, "")
-    ftz = op.flag("ftz")
+    name, combine, ftz = op.choice(_NAMES), op.choice(_COMBINE, ""), op.flag("ftz")
     kind = op.type(_ALL)
     op.count(4 if combine else 3)
     compare = comparison(op, name, kind, ftz)
@@ -104,9 +101,7 @@ def setp(op: Op) -> Step:
 @table.step("set")
 def set_(op: Op) -> Step:
     """All ones, or 1.0 for a floating-point result, if a comparison is true."""
-    name = op.choice(_NAMES)
-    combine = op.choice(_COMBINE, "")
-    ftz = op.flag("ftz")
+    name, combine, ftz = op.choice(_NAMES), op.choice(_COMBINE, ""), op.flag("ftz")
     out, kind = op.type("u16 s16 u32 s32 f32 f16 bf16 f16x2 bf16x2"), op.type(_ALL)
     op.count(4 if combine else 3)
     compare = comparison(op, name, kind, ftz)

@@ -56,8 +56,7 @@ def packed(op: Op, out: Type, kind: Type, mode: str, relu: bool, finite: bool) -
 
 
 def _to_halves(op: Op, out: Type, mode: str, relu: bool, finite: bool) -> Step:
-    element = TYPES[out.name[:-2]]
-    random = mode == "rs"
+    element, random = TYPES[out.name[:-2]], mode == "rs"
     noise_bits = 13 if element.name == "f16" else 16
 
     def half(bits: Array, noise: Array | None) -> Array:
@@ -194,8 +193,7 @@ _TF32 = np.uint32(0xFFFFE000)
 
 @table.step("cvt")
 def cvt(op: Op) -> Step:
-    integral = op.choice(_INTEGRAL, "")
-    mode = op.choice(_MODES, "")
+    integral, mode = op.choice(_INTEGRAL, ""), op.choice(_MODES, "")
     ftz, sat, relu = op.flag("ftz"), op.flag("sat"), op.flag("relu")
     finite = op.flag("satfinite")
     out, kind = op.type(), op.type()
@@ -252,8 +250,7 @@ def _integer_to_integer(out: Type, kind: Type, sat: bool) -> Function:
 
 
 def _integer_to_float(out: Type, kind: Type, mode: str, sat: bool) -> Function:
-    view = kind.view
-    narrow = {"f16": np.float16, "f32": np.float32, "f64": np.float64}
+    view, narrow = kind.view, {"f16": np.float16, "f32": np.float32, "f64": np.float64}
 
     def function(value: Array) -> Array:
         number = value.view(view)

@@ -153,8 +153,7 @@ def st_bulk(op: Op) -> Step:
     op.flag("weak")
     space = "shared" if op.flag("shared::cta") else "generic"
     op.count(3)
-    address = op.address(0, space)
-    size = op.operand(1)
+    address, size = op.address(0, space), op.operand(1)
     if isinstance(size, Integer) and (complaint := _complaint(size.value)):
         op.fail(complaint, size.location)
     narrow = isinstance(size, Name) and op.register_type(size, U64).bits == 32
@@ -249,8 +248,7 @@ def copy(op: Op) -> Step:
     """`cp.async.bulk.target.source… [to], [from], size{, [mbarrier]}{, mask}{, policy}`."""
     ends = Ends(op)
     multicast, masked = op.flag("multicast::cluster"), op.flag("cp_mask")
-    hinted = "L2::cache_hint" in op.opcode
-    lenient = 2 * op.flag("ignore_oob")
+    hinted, lenient = "L2::cache_hint" in op.opcode, 2 * op.flag("ignore_oob")
     op.count(3 + ends.loads + multicast + masked + hinted + lenient)
     if lenient and ends.target + ends.source != "shared::ctaglobal":
         op.fail(".ignore_oob must copy from .global to .shared::cta")
@@ -362,8 +360,7 @@ def _from_global(
         raise fault(one, what, line, address, "misaligned")
     segment = global_segment(one, address, left, size - right, line, writes=False)
     notify_global(one, "load", address + np.arange(left, size - right), line, barrier)
-    begin = address - segment.base
-    out = np.zeros(size, np.uint8)
+    begin, out = address - segment.base, np.zeros(size, np.uint8)
     out[left : size - right] = segment.data[begin + left : begin + size - right]
     return out
 
@@ -410,8 +407,7 @@ def _to_global(op: Op, size: int, mask: int, line: int, write: Write) -> Step:
 @table.step("cp.reduce.async.bulk")
 def reduce(op: Op) -> Step:
     """`cp.reduce.async.bulk.target.source….op.type [to], [from], size{, [mbarrier]}{, policy}`."""
-    ends = Ends(op)
-    hinted = "L2::cache_hint" in op.opcode
+    ends, hinted = Ends(op), "L2::cache_hint" in op.opcode
     op.count(3 + ends.loads + hinted)
     size, line = op.source(2, U32), op.line
     write = reduction(op, reduction_name(op), op.type())

@@ -49,8 +49,7 @@ def replace(op: Op) -> Step:
     """`tensormap.replace.tile.field{.space}.b1024.type [map]{, ordinal}, value`."""
     op.choice(["tile"])
     name = op.choice([name for name in FIELDS if name != "l2_promotion"])
-    field = FIELDS[name]
-    space = _SPACES[op.choice(["global", "shared::cta"], "")]
+    field, space = FIELDS[name], _SPACES[op.choice(["global", "shared::cta"], "")]
     op.choice(["b1024"])
     kind = U64 if op.choice(["b32", "b64"]) == "b64" else U32
     if kind.bits != field.bits:
@@ -196,8 +195,7 @@ class MapOperand:
 
     def _bytes(self, one: Lanes, at: tuple[int, int], address: np.uint64) -> bytes:
         """The bytes of a thread's map. A parameter's, which nothing changes, need no check of each access."""
-        memory = one.wave.memory
-        begin = int(address) - WINDOWS["param"]
+        memory, begin = one.wave.memory, int(address) - WINDOWS["param"]
         if 0 <= begin <= memory.device.params.size - BYTES:
             memory.bytes["param"] += BYTES
             return memory.device.params.data[begin : begin + BYTES].tobytes()
@@ -469,8 +467,7 @@ def prefetch(op: Op) -> Step:
     """`cp.async.bulk.prefetch.tensor.dim.L2.src… [map, {coordinates}]…`: a hint, with checked operands."""
     op.flag("L2")
     op.choice(["global"])
-    hinted = op.flag("L2::cache_hint")
-    tensor = MapOperand(op, 0)
+    hinted, tensor = op.flag("L2::cache_hint"), MapOperand(op, 0)
     shifted = tensor.mode.startswith("im2col")
     op.count(1 + shifted + hinted)
     offsets, line = Offsets(op, 1, tensor.rank - 2 if shifted else 0), op.line

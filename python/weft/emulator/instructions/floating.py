@@ -264,8 +264,7 @@ def min_max(op: Op) -> Step:
     def two(x: Array, y: Array) -> Array:
         a, b = (np.abs(x), np.abs(y)) if absolute else (x, y)
         plain = (np.minimum if least else np.maximum) if fmt.nan else (np.fmin if least else np.fmax)
-        value = plain(a, b)
-        equal = (a == b) & (a == 0)
+        value, equal = plain(a, b), (a == b) & (a == 0)
         zero = np.signbit(a) | np.signbit(b) if least else np.signbit(a) & np.signbit(b)
         value = np.where(equal, np.where(zero, -abs(a), abs(a)), value)
         if fmt.xorsign:
@@ -301,8 +300,7 @@ def testp(op: Op) -> Step:
         "normal": lambda x: np.isfinite(x) & ((np.abs(x) >= smallest) | (x == 0)),
         "subnormal": lambda x: (np.abs(x) < smallest) & (x != 0),
     }
-    function = tests[test]
-    view = f"f{kind.bytes}"
+    function, view = tests[test], f"f{kind.bytes}"
     return computing(op, lambda x: function(x.view(view)), TYPES["pred"], kind)
 
 

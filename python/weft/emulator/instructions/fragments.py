@@ -62,8 +62,7 @@ class Fragment:
         name: str = "",
         layout: str = "",
     ) -> None:
-        items = op.items(operand)
-        kind = TYPES[_REGISTER.get(registers.type, "b32")]
+        items, kind = op.items(operand), TYPES[_REGISTER.get(registers.type, "b32")]
         if len(items) != registers.count:
             op.fail(
                 f"expects {registers.count} {registers.name.upper()} registers, got {len(items)}",
@@ -180,8 +179,7 @@ class Chosen:
 
     def _sources(self, read: Callable[[int], Array]) -> Array:
         """The lane whose register each lane needs, if the first lanes of the quads need them."""
-        first = read(self._chosen).astype(np.intp) * self._width
-        lane = np.arange(32)
+        first, lane = read(self._chosen).astype(np.intp) * self._width, np.arange(32)
         sources: Array = (lane & ~3) | ((lane + first) & 3)
         return sources
 

@@ -104,8 +104,7 @@ def stmatrix(op: Op) -> Collective:
     form = legal_form(op, (matrix_moves.STMATRIX,))
     op.count(2)
     address, line = op.address(0, form.space), op.line
-    slots = op.registers(1, U32, form.operands[1].count)
-    order = _positions(*_one(form))
+    slots, order = op.registers(1, U32, form.operands[1].count), _positions(*_one(form))
     rows = _rows(op, address, form.num * 8)
     used = np.arange(32) < rows
     storage = np.uint16 if form.type == "b16" else np.uint8

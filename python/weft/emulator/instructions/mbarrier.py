@@ -133,8 +133,7 @@ def arrive(op: Op) -> Step:
     barrier = BarrierOperand(op, first, space)
     op.count(first + (1 if complete and not expects else 2), first + 2)
     extra = op.source(first + 1, U32) if len(op.operands) > first + 1 else 0
-    one = op.slots.constant(1, U32)
-    none = op.slots.constant(0, U32)
+    one, none = op.slots.constant(1, U32), op.slots.constant(0, U32)
     count, tx = (one, extra) if expects else (extra or one, none)
 
     plain = how == Arrival()
@@ -200,8 +199,7 @@ def wait(op: Op) -> End:
         op.code.levels.add(GPU)
     barrier = BarrierOperand(op, 1, _modifiers(op))
     op.count(3, 4 if op.prefix == "mbarrier.try_wait" else 3)
-    result = op.destination(0, PRED)
-    wanted = op.source(2, U32 if by_parity else U64)
+    result, wanted = op.destination(0, PRED), op.source(2, U32 if by_parity else U64)
     if len(op.operands) == 4:
         op.source(3, U32)
     after, line = op.next, op.line
@@ -238,8 +236,7 @@ def wait(op: Op) -> End:
             lanes.narrowed(done).write(result, done)
             observe(lanes, offsets, done, count)
             scheduler.part(group, waiting, after)
-            offsets = offsets[waiting.any(axis=1)]
-            waiting = group.lanes.enabled()
+            offsets, waiting = offsets[waiting.any(axis=1)], group.lanes.enabled()
         stride = wave.memory.shared_stride
         awaits = tuple(divmod(int(offset), stride) for offset in np.unique(offsets[waiting]))
         return scheduler.stall(group, awaits, patience)

@@ -59,11 +59,9 @@ def ld(op: Op) -> Step:
     order, op.constant = order_of(op), "nc" in op.modifiers
     polls = qualifiers(op)
     op.space = space = state_space(op)
-    count = _vector(op)
-    kind = op.type()
+    count, kind = _vector(op), op.type()
     op.count(2, 3)
-    address = op.address(1, space)
-    items = op.items(0)
+    address, items = op.address(1, space), op.items(0)
     _check_vector(op, kind, count, items)
     targets = [_Target(op, item, kind) for item in items]
     op.writes = [target.slot for target in targets]  # sinks, too: one for each element
@@ -149,11 +147,9 @@ def st(op: Op) -> Step:
     order = order_of(op)
     qualifiers(op)
     op.space = space = state_space(op)
-    count = _vector(op)
-    kind = op.type()
+    count, kind = _vector(op), op.type()
     op.count(2, 3)
-    address = op.address(0, space)
-    items = op.items(1)
+    address, items = op.address(0, space), op.items(1)
     _check_vector(op, kind, count, items)
     given = [at for at, item in enumerate(items) if not isinstance(item, Sink)]
     if len(given) < count and (count < 8 or not given):  # elements that keep their value

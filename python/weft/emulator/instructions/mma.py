@@ -51,8 +51,7 @@ def mma(op: Op) -> Collective:
     sparse = "metadata" in operands and Sparse(
         op, placed, operands, form.mnk[2], mma_fragments.chunk(form.a_type, packed=packed)
     )
-    scales = _scales(op, form, placed, operands)
-    rule = _rule(form, op.chip)
+    scales, rule = _scales(op, form, placed, operands), _rule(form, op.chip)
     satfinite, bit_op = getattr(form, "satfinite", False), getattr(form, "bit_op", "")
     rounding = getattr(form, "rounding", "")
 

@@ -146,8 +146,7 @@ def _pack(op: Op, to: Operand, vector: Vector, kind: Type) -> Step:
 @table.step("cvta")
 def cvta(op: Op) -> Step:
     """Converts between addresses of a space and generic ones, which differ by the space's window."""
-    from_generic = op.flag("to")
-    space = op.choice(_SPACES).partition("::")[0]
+    from_generic, space = op.flag("to"), op.choice(_SPACES).partition("::")[0]
     kind = op.type("u32 u64")
     window = WINDOWS.get(space, 0) if kind.bits == 64 else 0
     if not window:

@@ -41,8 +41,7 @@ def pair_of(lanes: Lanes, cta: int, group: int, line: int) -> tuple[int, ...]:
     """
     if group == 1:
         return (cta,)
-    ctas = lanes.wave.cluster_ctas(cta)
-    rank = lanes.wave.cluster_rank(cta)
+    ctas, rank = lanes.wave.cluster_ctas(cta), lanes.wave.cluster_rank(cta)
     if rank ^ 1 >= len(ctas):
         what = f"cta_group::2 needs a pair of CTAs, but the cluster has {len(ctas)}"
         raise Fault(what, line, rule="tmem-access")
@@ -117,8 +116,7 @@ def alloc(op: Op) -> End:
                 served[at], columns[at] = lanes.enabled()[at], column
         if served.any():
             first = served & (np.arange(32) == 0)
-            writing = lanes.narrowed(first)
-            memory = lanes.wave.memory
+            writing, memory = lanes.narrowed(first), lanes.wave.memory
             memory.by_unit = True
             memory.store(writing, address.space, address(lanes), columns, 4, line)
             memory.by_unit = False

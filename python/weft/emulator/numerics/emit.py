@@ -428,8 +428,7 @@ class Emitter:
             raise UntraceableError("computes a neighbor")
         size = 8 * dtype.itemsize
         whole, kind = f"<{n} x i{size}>", f"<{n} x {element(dtype)}>"
-        up = toward > 0
-        bits = self.do(f"bitcast {kind} {x} to {whole}")
+        up, bits = toward > 0, self.do(f"bitcast {kind} {x} to {whole}")
         negative = self.do(f"icmp slt {whole} {bits}, zeroinitializer")
         one, minus = (splat(np.dtype(f"i{dtype.itemsize}").type(v), n) for v in (1, -1))
         step = self.select(negative, minus if up else one, one if up else minus, whole, n)

@@ -140,8 +140,7 @@ class Symbol(NDArrayOperatorsMixin, Fused):
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **named: Any) -> "Symbol":
         if method == "reduce" and named == {"axis": None}:
             return self  # of which only `any` may be asked
-        wide = named.pop("dtype", None)
-        out = named.pop("out", None)
+        wide, out = named.pop("dtype", None), named.pop("out", None)
         if out is not None and out[0] is not inputs[0]:
             raise UntraceableError("writes into an array")
         if method != "__call__" or named or ufunc.__name__ not in _CALLS:
@@ -189,8 +188,7 @@ class Stack(NDArrayOperatorsMixin):
         if method == "reduceat":
             ends = [*inputs[1][1:], len(self)]
             return Stack([reduce(ufunc, self._parts[a:b]) for a, b in zip(inputs[1], ends, strict=True)])
-        out = named.pop("out", None)
-        results = self._each(ufunc, inputs)
+        out, results = named.pop("out", None), self._each(ufunc, inputs)
         if out is None:
             return results
         out[0]._parts = results._parts

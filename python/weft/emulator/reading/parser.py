@@ -124,8 +124,7 @@ class _Reader(DeclarationReader):
     # Functions
 
     def _function(self, tree: Tree) -> None:
-        is_entry = self.take().text == ".entry"
-        scope = Scope(self.scope, [])
+        is_entry, scope = self.take().text == ".entry", Scope(self.scope, [])
         function = Function("", is_entry, self.location, scope)
         if self.token.text == "(":
             function.returns = self._formals(scope)
@@ -221,8 +220,7 @@ class _Reader(DeclarationReader):
         """`name: .branchtargets a, b;` and similar tables."""
         name = self.take()
         self.expect(":")
-        kind = self.take()
-        location = SourceLocation(name.line, name.column)
+        kind, location = self.take(), SourceLocation(name.line, name.column)
         if kind.text == ".callprototype":
             self.skip_statement()
             self.declare(scope, name.text, Prototype(location), location)
@@ -239,8 +237,7 @@ class _Reader(DeclarationReader):
     def _instruction(self, scope: Scope) -> Instruction:
         guard, negated = None, False
         if self.accept("@"):
-            negated = self.accept("!")
-            token = self.kind("name", "a predicate")
+            negated, token = self.accept("!"), self.kind("name", "a predicate")
             guard = Name(token.text, self.location_of(token))
         opcode = self.kind("name", "an instruction")
         if opcode.text[0] in "%$":

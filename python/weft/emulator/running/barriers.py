@@ -81,8 +81,7 @@ class Barrier:
     def admitted(self, more: Bools, live: Bools) -> Bools:
         """The threads of `more` that arrive in this phase; after its end, the others are in the next."""
         before, after = self.of_warps(live), self.of_warps(live, more)
-        room = self.wanted(live) - int(before.sum())
-        new = after > before
+        room, new = self.wanted(live) - int(before.sum()), after > before
         if np.count_nonzero(new) <= room:
             return more
         late = new & (np.cumsum(new) > room)
@@ -177,8 +176,7 @@ class Barriers:
     def _barrier(self, cta: int, number: int, needed: int | None, line: int) -> Barrier:
         """The current phase of a barrier. Fault if the threads already there expect another count."""
         wave = self.wave
-        rows = wave.rows_of(cta)
-        barrier = self.pending.get((cta, number))
+        rows, barrier = wave.rows_of(cta), self.pending.get((cta, number))
         if barrier is None:
             none = np.zeros(wave.live[rows].shape, np.intp)
             barrier = self.pending[cta, number] = Barrier(needed, line, none, none.copy())

@@ -338,8 +338,7 @@ class Sanitizer(Watch):
                 self._ignored.setdefault((row, key), line)
             else:
                 self._ignored.pop((row, key), None)  # it only polled ahead
-        column = self.table.column(key)
-        done = self.table.clocks(key)[1].copy()
+        column, done = self.table.column(key), self.table.clocks(key)[1].copy()
         done[0, column] = max(int(done[0, column]), self.clocks.times[column])
         if not relaxed:
             self.clocks.acquire(rows, done)

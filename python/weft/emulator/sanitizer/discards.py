@@ -201,8 +201,7 @@ class _Flow:
         waiting, seen = [(begin[0], begin[1] + 1)], set[int]()
         while waiting:
             at, first = waiting.pop()
-            block = self._blocks[at]
-            found = None
+            block, found = self._blocks[at], None
             if at in stops:
                 places = ((at, number) for number in range(first, len(block.traffic)))
                 found = next((each for each in places if each == without or each in ends), None)

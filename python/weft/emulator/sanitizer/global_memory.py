@@ -217,8 +217,7 @@ class LocalMemory:
         """Threads access their local memory."""
         if self._calls:
             return
-        lanes = access.lanes
-        offsets = access.offsets.view(np.intp)
+        lanes, offsets = access.lanes, access.offsets.view(np.intp)
         chosen = offsets if lanes.mask is None else offsets[lanes.mask]
         every = chosen.reshape(-1, 1) + np.arange(access.width)
         flat = self.written.reshape(-1)

@@ -87,8 +87,7 @@ class GlobalRaces:
                 continue
             number, *fenced = self.clocks.of_global(clock)[:, column].tolist()
             if number:
-                known = here.get(other)
-                now = taken[number - 1]
+                known, now = here.get(other), taken[number - 1]
                 for how, fence in zip((DATA, MAPS), fenced, strict=True):
                     if fence:
                         visible = np.zeros_like(taken[fence - 1])
@@ -100,8 +99,7 @@ class GlobalRaces:
 
     def access(self, access: Access, level: int) -> None:
         """Threads access global memory; `level` is the scope of the access, 0 if it is weak."""
-        shadow = self.memory.shadow(access.segment)
-        used = self._used_lanes(access)
+        shadow, used = self.memory.shadow(access.segment), self._used_lanes(access)
         lanes = access.lanes.mask if used is None else used
         offsets, rows = access.offsets.view(np.intp), np.repeat(access.lanes.row_numbers(), 32)
         if lanes is None:
@@ -232,8 +230,7 @@ class GlobalRaces:
         `fenced_there` (DATA, MAPS), only what a fence of this wave or of the other has made visible to bulk
         copies.
         """
-        known = np.zeros(len(rows), np.int32)
-        mine = self.clocks.find(("wave", other))
+        known, mine = np.zeros(len(rows), np.int32), self.clocks.find(("wave", other))
         if mine is None:
             return known
         numbers = (self.clocks.seen(fenced_here) if fenced_here else self.clocks.known)[rows, mine]

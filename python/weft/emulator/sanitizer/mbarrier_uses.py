@@ -94,8 +94,7 @@ class MbarrierTable:
 
     def column(self, key: Key) -> int:
         """Its own column."""
-        column = self._clocks.column(("mbarrier", *key))
-        at = self.number(key)
+        column, at = self._clocks.column(("mbarrier", *key)), self.number(key)
         self.columns[at] = column
         return column
 

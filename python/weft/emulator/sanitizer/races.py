@@ -51,8 +51,7 @@ class Races:
 
     def _of_lanes(self, access: Access) -> Checked:
         """The granules of an access, those of each lane together."""
-        lanes = access.lanes
-        offsets = access.offsets.view(np.intp)
+        lanes, offsets = access.lanes, access.offsets.view(np.intp)
         rows = self._all if lanes.rows is None else np.repeat(lanes.row_numbers(), _LANE_ROWS)
         if lanes.mask is None:
             offsets = offsets.reshape(-1)
@@ -124,8 +123,7 @@ class Races:
         if bad is not None:
             self._report_unordered(of, bad & (self.shadow.written[index] != NEVER), "written")
         self._after_reads(of)
-        present = np.unique(rows)
-        columns = np.zeros(self.wave.warps, np.intp)
+        present, columns = np.unique(rows), np.zeros(self.wave.warps, np.intp)
         times = np.zeros(self.wave.warps, np.int32)
         for row in present.tolist():
             columns[row] = column = self.clocks.column(("cp.async", row), False)
@@ -161,8 +159,7 @@ class Races:
     def _after_reads(self, of: Checked) -> None:
         """Before a write, all reads must be known."""
         shadow, known, index, rows = self.shadow, self.clocks.known, of.index, of.rows
-        first = rows - self._rank[rows]
-        by = shadow.readers(index)
+        first, by = rows - self._rank[rows], shadow.readers(index)
         if self._per_cluster > 1 and np.count_nonzero(by & READ_BY_THREADS):
             clusters = np.unique(first).tolist()
             for begin in clusters:
@@ -315,8 +312,7 @@ class Races:
         shadow = self.shadow
         begin = cta * self.wave.memory.shared_stride // shadow.granule
         part = slice(begin, begin + -(-self.wave.memory.shared_size // shadow.granule))
-        rows = self.wave.rows_of(cta)
-        others = np.ones(self.clocks.width, np.bool_)
+        rows, others = self.wave.rows_of(cta), np.ones(self.clocks.width, np.bool_)
         others[rows] = False
         for column, name in self.clocks.names.items():
             others[column] = not (isinstance(name, tuple) and name[0] in _OWN_WAITS)

@@ -128,10 +128,10 @@ class RegisterState:
     """The state of each watched register, by its slot.
 
     `undefined`: the threads whose value is undefined. `_loads`: the time and the line of the tcgen05.ld that
-    writes it, by slot and warp. For operands of wgmma, `[registers, warps]`, `_busy` is the time, in the
-    column of the warpgroup's unit, until which it is an accumulator in use; `_read` is the time until which
-    it is an A operand; `_changed`: the warps that have written it since their last wgmma.fence.
-    `_has_changed`: the warps that have written any.
+    writes it, by slot and warp. For operands of wgmma, `[registers, warps]`, `busy` is the time, in the
+    column of the warpgroup's unit, until which it is an accumulator in use; `read` is the time until which
+    it is an A operand; `changed`: the warps that have written it since their last wgmma.fence.
+    `has_changed`: the warps that have written any.
     """
 
     def __init__(
@@ -141,21 +141,16 @@ class RegisterState:
         self.undefined = undefined
         self._numbers = numbered(what)
         shape = len(self._numbers), wave.warps
-        self._busy: Times = np.zeros(shape, np.int32)
-        self._read: Times = np.zeros(shape, np.int32)
-        self._changed: Bools = np.zeros(shape, np.bool_)
-        self._has_changed: Bools = np.zeros(wave.warps, np.bool_)
+        self.busy: Times = np.zeros(shape, np.int32)
+        self.read: Times = np.zeros(shape, np.int32)
+        self.changed: Bools = np.zeros(shape, np.bool_)
+        self.has_changed: Bools = np.zeros(wave.warps, np.bool_)
         self._loads: dict[tuple[int, int], tuple[int, int]] = {}
         self._fenced: Bools = np.zeros(wave.warps, np.bool_)
         self._uses: dict[int, _Uses] = {}
         self._units: dict[bytes, Rows] = {}
         self.columns: npt.NDArray[np.int64] = np.zeros(wave.warps, np.int64)
         """The column of the warpgroup's unit of each warp, once it has one."""
-
-    @property
-    def arrays(self) -> tuple[Times, Times, Bools, Bools]:
-        """`_busy`, `_read`, `_changed` and `_has_changed`."""
-        return self._busy, self._read, self._changed, self._has_changed
 
     def watch(self, what: Watched) -> None:
         """Watches other registers from now on."""
@@ -243,24 +238,24 @@ class RegisterState:
     def fence(self, rows: Rows) -> None:
         """`wgmma.fence` of these warps."""
         self._fenced[rows] = True
-        if self._has_changed[rows].any():
-            self._changed[:, rows] = False
-            self._has_changed[rows] = False
+        if self.has_changed[rows].any():
+            self.changed[:, rows] = False
+            self.has_changed[rows] = False
 
     def _multiply(self, rows: Rows, uses: _Uses) -> None:
         """`wgmma.mma_async`: its registers are in use until the warp has waited."""
         unfenced: Bools = ~self._fenced[rows]
-        if self._has_changed[rows].any():
-            unfenced |= self._changed[uses.operands][:, rows].any(axis=0)
+        if self.has_changed[rows].any():
+            unfenced |= self.changed[uses.operands][:, rows].any(axis=0)
         if unfenced.any():
             what = "reads registers without a wgmma.fence before it"
             self._report_rows("wgmma-fence", what, uses.traffic, rows[unfenced])
-        self._report_use(rows, uses.traffic, self._busy, uses.factors)
+        self._report_use(rows, uses.traffic, self.busy, uses.factors)
         columns = self._columns(rows)  # first: a new column may move the times
         times = (self.clocks.times[columns] + 1).astype(np.int32)
         at = _span(rows.tolist())
-        _put(self._busy, uses.sums, at, times)
-        _put(self._read, uses.factors, at, times)
+        _put(self.busy, uses.sums, at, times)
+        _put(self.read, uses.factors, at, times)
 
     def _touch(self, rows: Rows, uses: _Uses) -> None:
         """Another instruction reads or writes registers that wgmma may be using."""
@@ -268,12 +263,12 @@ class RegisterState:
         if is_copy(uses.traffic):
             self._copy(rows, at, uses)
             return
-        self._report_use(rows, uses.traffic, self._busy, uses.reads, uses.writes)
-        self._report_use(rows, uses.traffic, self._read, uses.writes)
+        self._report_use(rows, uses.traffic, self.busy, uses.reads, uses.writes)
+        self._report_use(rows, uses.traffic, self.read, uses.writes)
         for touched in (uses.reads, uses.writes):
             if _size(touched):
-                _put(self._changed, touched, at, True)
-                self._has_changed[rows] = True
+                _put(self.changed, touched, at, True)
+                self.has_changed[rows] = True
 
     def _copy(self, numbers: Rows, rows: Span, uses: _Uses) -> None:
         """A copy has the state of its source: compilers rename accumulators between instructions. What isn't
@@ -283,12 +278,12 @@ class RegisterState:
             return
         source = uses.reads[0] if isinstance(uses.reads, list) else uses.reads.start
         known = bool(_size(uses.reads))
-        for until in (self._busy, self._read):
+        for until in (self.busy, self.read):
             self._report_use(numbers, uses.traffic, until, uses.writes, renamed=source if known else None)
-        _put(self._busy, uses.writes, rows, self._busy[source, rows] if known else 0)
-        changed = self._changed[source, rows] if known else False
-        _put(self._changed, uses.writes, rows, changed)
-        self._has_changed[rows] |= changed
+        _put(self.busy, uses.writes, rows, self.busy[source, rows] if known else 0)
+        changed = self.changed[source, rows] if known else False
+        _put(self.changed, uses.writes, rows, changed)
+        self.has_changed[rows] |= changed
 
     def _columns(self, rows: Rows) -> Rows:
         """The column of the warpgroup's unit of each warp."""
@@ -314,7 +309,7 @@ class RegisterState:
         known = self.clocks.known[rows, self._columns(rows)]
         late: Bools = latest > known
         if renamed is not None:
-            late &= self._busy[renamed, rows] <= known
+            late &= self.busy[renamed, rows] <= known
         if late.any():
             what = "uses registers of a wgmma.mma_async that was not waited for"
             self._report_rows("wgmma-in-flight", what, traffic, rows[late])

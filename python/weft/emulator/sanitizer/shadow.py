@@ -58,8 +58,7 @@ class Granules:
 
     def fitted(self, offsets: Index, width: int) -> tuple[Index, int]:
         """The same for accesses that granules are small enough for."""
-        first = offsets // self.granule
-        count = width // self.granule
+        first, count = offsets // self.granule, width // self.granule
         if count <= 1:
             return first, 1
         return (first[:, None] + np.arange(count)).reshape(-1), count

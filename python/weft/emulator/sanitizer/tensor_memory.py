@@ -1,7 +1,6 @@
 """The sanitizer's shadow of tensor memory: allocated columns, and the last write and read of each cell."""
 
 from collections.abc import Sequence
-from enum import IntEnum, auto
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -10,6 +9,7 @@ import numpy.typing as npt
 
 from weft.emulator.memory.tensor_memory import COLUMN_MASK, Touch
 from weft.emulator.reading.syntax import Bools
+from weft.emulator.records import Record
 from weft.emulator.running.wave import Wave
 from weft.emulator.sanitizer.clocks import Rows, VectorClocks
 from weft.emulator.sanitizer.findings import Findings
@@ -27,14 +27,10 @@ _ROOM = 256
 _COARSE = 32
 
 
-class Operation(IntEnum):
+class Operation(Record):
     """The numbers of an operation: its column and time of the clocks, line, warp, and its use's number."""
 
-    OWNER = 0
-    TIME = auto()
-    LINE = auto()
-    ROW = auto()
-    USE = auto()
+    OWNER = TIME = LINE = ROW = USE = ""
 
 
 _DONE = {"load": "read", "store": "written", "dealloc": "deallocated"}

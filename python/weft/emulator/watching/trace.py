@@ -227,8 +227,7 @@ def _occupancy(target: str, launch: Launch) -> dict[str, int]:
     if chip is None:
         return {}
     by_threads = chip.sm_threads // (launch.warps * 32)
-    limits = {"occupancy.blocks_by_threads": by_threads}
-    blocks = by_threads
+    limits, blocks = {"occupancy.blocks_by_threads": by_threads}, by_threads
     if launch.shared_bytes:
         by_shared = chip.sm_shared_bytes // launch.shared_bytes
         limits["occupancy.blocks_by_shared"] = by_shared

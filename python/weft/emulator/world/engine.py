@@ -102,8 +102,7 @@ def begin(checker: Sanitizer, key: Hashable) -> None:
 def end(checker: Sanitizer, key: Hashable) -> None:
     """What acquires `key` comes after the wave, whose asynchronous operations have completed."""
     clocks = checker.clocks
-    clock = clocks.of(np.arange(checker.wave.warps))
-    columns = list(clocks.names)
+    clock, columns = clocks.of(np.arange(checker.wave.warps)), list(clocks.names)
     clock[:, columns] = np.maximum(clock[:, columns], clocks.times[columns] + 1)
     checker.globals.publish(key, _visible(clocks, clock), SYSTEM)
 
