@@ -17,7 +17,9 @@ from weft.passes.kernels.epilogue import Finisher
 from weft.passes.kernels.epilogue_function import shared
 from weft.passes.kernels.fragments import transposed
 from weft.passes.kernels.matrices import panels, run_bytes
-from weft.passes.kernels.tensor_sums import SliceOrigin
+from weft.passes.kernels.tensor_sums import Slice, SliceOrigin, TensorSums
+from weft.passes.kernels.tile_order import Tile
+from weft.passes.kernels.tiles import Tiles
 from weft.passes.kernels.writer import fill, store_boxes
 
 _RUN = 16
@@ -28,23 +30,34 @@ FragmentParts = Iterable[tuple[ir.Value, int]]
 """The fragments of a slice, each with its first column in the slice; made on demand."""
 
 
+class WarpgroupTile:
+    """A tile at a warpgroup of the epilogue: `row` and `column` are those at which it begins in this CTA."""
+
+    def __init__(
+        self, sums: TensorSums, tiles: Tiles[TensorMemorySchedule], at: Tile, warpgroup: ir.Value
+    ) -> None:
+        schedule = sums.schedule
+        m, n, _ = schedule.block
+        self.sums, self.at, self.warpgroup = sums, at, warpgroup
+        self.row = emit.add(emit.mul(at.row, m), emit.mul(tiles.half, schedule.cta_rows))
+        self.column = emit.mul(at.column, n)
+
+    def origin(self, of: Slice) -> SliceOrigin:
+        """Where a slice is."""
+        return self.sums.origin(self.row, self.column, of)
+
+
 class SliceWriter:
     """Stores slices of the sums of a tile to D, from registers."""
 
     def __init__(self, op: MatmulOp, schedule: TensorMemorySchedule) -> None:
         self.op, self.schedule = op, schedule
 
-    def write(
-        self,
-        parts: FragmentParts,
-        at: SliceOrigin,
-        index: ir.Value | None,
-        warpgroup: ir.Value,
-        staging: ir.Value | int,
-    ) -> Any:
-        """Finishes the sums of a slice, which comes in parts, and stores them; `index` is the batch's.
-        `staging` is the number of the slot of staging memory; returns the one of the next slice.
+    def write(self, parts: FragmentParts, of: Slice, own_tile: WarpgroupTile, staging: ir.Value | int) -> Any:
+        """Finishes the sums of a slice, which comes in parts, and stores them. `staging` is the number of the
+        slot of staging memory; returns the one of the next slice.
         """
+        at, index = own_tile.origin(of), own_tile.at.member
         known = shared(self.op, index)  # read while the sums come
         finisher = Finisher(self.op, index, run_of(self.schedule), known)
         for sums, inside in parts:
@@ -54,6 +67,10 @@ class SliceWriter:
                 sums = tile.from_lane(tile.to_lane(sums), transposed(sums.type))
             finisher.store(sums, row, column)
         return staging
+
+    def complete(self, own_tile: WarpgroupTile) -> None:
+        """Ends a tile."""
+        return
 
     def finish(self) -> None:
         """Waits, after the last tile, for stores that the kernel must not outlive."""
@@ -83,14 +100,8 @@ class StagedSlices(SliceWriter):
         """The parts of a slot that are stored at different columns."""
         return 2 if self.schedule.halves else 1
 
-    def write(
-        self,
-        parts: FragmentParts,
-        at: SliceOrigin,
-        index: ir.Value | None,
-        warpgroup: ir.Value,
-        staging: ir.Value | int,
-    ) -> Any:
+    def write(self, parts: FragmentParts, of: Slice, own_tile: WarpgroupTile, staging: ir.Value | int) -> Any:
+        at, index, warpgroup = own_tile.origin(of), own_tile.at.member, own_tile.warpgroup
         slot = tile.stage(self.buffer, emit.value(emit.add(emit.mul(warpgroup, STAGING_SLOTS), staging)))
         run = run_of(self.schedule)
         # stmatrix stores 16-bit elements of 64 rows.

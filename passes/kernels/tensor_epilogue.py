@@ -4,8 +4,8 @@ With promoted sums, K blocks leave tensor memory one by one, and are added in re
 have an accumulator of their own. With block scales they are multiplied by those of the block first.
 """
 
-from collections.abc import Iterable
 from functools import partial
+from typing import Any
 
 from weft.dialects import tile
 from weft.dialects.schedule import TensorMemorySchedule, added_pieces
@@ -14,7 +14,7 @@ from weft.mlir import ir
 from weft.passes.builders import emit
 from weft.passes.kernels.reduction import GlobalSums, ThreadSums
 from weft.passes.kernels.scale_factors import LaneScales, add_block
-from weft.passes.kernels.slice_writer import SliceWriter
+from weft.passes.kernels.slice_writer import FragmentParts, SliceWriter, WarpgroupTile
 from weft.passes.kernels.tensor_sums import Slice, SliceOrigin, TensorSums
 from weft.passes.kernels.tile_order import Tile
 from weft.passes.kernels.tiles import Tiles
@@ -68,81 +68,32 @@ _READ_COLUMNS = 32  # of tensor memory, whose sums a thread finishes before it r
 _AT_ONCE = 32  # sums of K slices that a thread loads before it adds
 
 
-LaneParts = Iterable[tuple[ir.Value, int]]
-"""A lane's sums of the parts of a slice, each a vector with its first column in the slice; made on demand."""
-
-
-class WarpgroupTile:
-    """A tile at a warpgroup of the epilogue: `row` and `column` are those at which it begins in this CTA."""
-
-    def __init__(
-        self, sums: TensorSums, tiles: Tiles[TensorMemorySchedule], at: Tile, warpgroup: ir.Value
-    ) -> None:
-        schedule = sums.schedule
-        m, n, _ = schedule.block
-        self.sums, self.at, self.warpgroup = sums, at, warpgroup
-        self.row = emit.add(at.first_row(m), emit.mul(tiles.half, schedule.cta_rows))
-        self.column = at.first_column(n)
-
-    def origin(self, of: Slice) -> SliceOrigin:
-        """Where a slice is."""
-        return self.sums.origin(self.row, self.column, of)
-
-
-class StoredSlices:
-    """Takes the slices of a warpgroup's sums, where one CTA, or pair, computes all of a tile."""
-
-    def __init__(self, writer: SliceWriter, sums: TensorSums, columns: int) -> None:
-        self.writer, self.kind = writer, sums.fragment(columns)
-
-    def consume(self, parts: LaneParts, of: Slice, own_tile: WarpgroupTile, staging: ir.Value) -> ir.Value:
-        """Takes the sums of a slice. `staging` is the number of the slot of staging memory; returns the one
-        of the next slice.
-        """
-        fragments = ((tile.from_lane(lane, self.kind), column) for lane, column in parts)
-        return self.writer.write(
-            fragments, own_tile.origin(of), own_tile.at.member, own_tile.warpgroup, staging
-        )
-
-    def complete(self, own_tile: WarpgroupTile) -> None:
-        """Ends a tile."""
-        return
-
-    def finish(self) -> None:
-        """Ends the kernel, after the last tile."""
-        self.writer.finish()
-
-
-class AddedSlices:
+class AddedSlices(SliceWriter):
     """The same where several CTAs compute a K slice of a tile each: a warp adds up a share of its columns."""
 
     def __init__(self, op: MatmulOp, tiles: Tiles[TensorMemorySchedule], sums: TensorSums) -> None:
         schedule = sums.schedule
-        self.tiles, self.sums, self.schedule = tiles, sums, schedule
+        super().__init__(op, schedule)
+        self.tiles = tiles
         held = ThreadSums(
             schedule.epilogues, schedule.vectors, schedule.vectors, schedule.vector_columns, sums.fragment
         )
         dealt = added_pieces(held.across, held.vectors, schedule.global_splits, _AT_ONCE)
         self.slots = GlobalSums(op, ir.Type.parse(op.types.sums), held, dealt)
-        self.writer = SliceWriter(op, schedule)
 
-    def consume(self, parts: LaneParts, of: Slice, own_tile: WarpgroupTile, staging: ir.Value) -> ir.Value:
+    def write(self, parts: FragmentParts, of: Slice, own_tile: WarpgroupTile, staging: Any) -> Any:
         slices, unit = self.slots.slices(own_tile.at, self.tiles), self.schedule.vector_columns
         slot = emit.add(slices.slot, slices.number)
-        for lane, column in parts:
+        for sums, column in parts:
             first = emit.div(emit.add(of.column, column), unit)
-            self.slots.write(lane, slot, own_tile.warpgroup, first)
+            self.slots.write(tile.to_lane(sums), slot, own_tile.warpgroup, first)
         return staging
 
     def complete(self, own_tile: WarpgroupTile) -> None:
         def write(fragment: ir.Value, column: ir.Value | int) -> None:
-            origin = own_tile.origin(Slice(0, emit.value(column)))
-            self.writer.write([(fragment, 0)], origin, own_tile.at.member, own_tile.warpgroup, 0)
+            SliceWriter.write(self, [(fragment, 0)], Slice(0, emit.value(column)), own_tile, 0)
 
         self.slots.add_up(self.slots.slices(own_tile.at, self.tiles), own_tile.warpgroup, write)
-
-    def finish(self) -> None:
-        return
 
 
 class Epilogue:
@@ -163,10 +114,7 @@ class Epilogue:
         self.kept = schedule.kept_slices(op.types)
         self.promotion = Promotion(op, full, sums) if op.types.promoted else None
         self._read_columns = self.promotion.columns if self.promotion else min(self.columns, _READ_COLUMNS)
-        if schedule.global_splits > 1:
-            self.consumer: StoredSlices | AddedSlices = AddedSlices(op, tiles, sums)
-        else:
-            self.consumer = StoredSlices(writer, sums, self._read_columns)
+        self.consumer = AddedSlices(op, tiles, sums) if schedule.global_splits > 1 else writer
 
     def run(self, at: Tile, carried: list[ir.Value], warpgroup: ir.Value) -> list[ir.Value]:
         """Takes the sums of a tile. `carried` are the position of the ring of accumulators and the number of
@@ -192,7 +140,7 @@ class Epilogue:
             of = self.sums.slice(own_tile.warpgroup, self._in_order(number, slot), self.columns)
             last = emit.equal(number, self.kept - 1)
             parts = self._loaded(stage, slot, of, last)
-            return [self.consumer.consume(parts, of, own_tile, carried[0])]
+            return [self.consumer.write(parts, of, own_tile, carried[0])]
 
         (staging,) = emit.loop(0, self.count, 1, [staging], one)
         return list(tile.advance(self.full, stage, phase)), staging
@@ -205,17 +153,17 @@ class Epilogue:
             return number
         return emit.select(emit.equal(slot, 0), emit.sub(self.count - 1, number), number)
 
-    def _loaded(self, stage: ir.Value, slot: ir.Value, of: Slice, last: ir.Value) -> LaneParts:
+    def _loaded(self, stage: ir.Value, slot: ir.Value, of: Slice, last: ir.Value) -> FragmentParts:
         """The parts of a slice from tensor memory. After the `last` slice (an i1), the stage of the ring of
         accumulators is released.
         """
         for column in range(0, self.columns, self._read_columns):
             part = Slice(of.part, emit.add(of.column, column))
-            lane = tile.to_lane(self.sums.load(slot, part, self._read_columns))
+            sums = self.sums.load(slot, part, self._read_columns)
             if column + self._read_columns == self.columns:
                 with emit.when(last):
                     tile.release(self.full, stage)
-            yield lane, column
+            yield sums, column
 
     def _promoted(
         self, own_tile: WarpgroupTile, position: list[ir.Value], staging: ir.Value
@@ -225,10 +173,10 @@ class Epilogue:
         totals, position = self.promotion.totals(
             own_tile.at, own_tile.row, own_tile.column, own_tile.warpgroup, position
         )
-        each = self.columns // self._read_columns
+        each, kind = self.columns // self._read_columns, self.sums.fragment(self._read_columns)
         for number in range(self.count):
-            lanes = totals[number * each : (number + 1) * each]
+            lanes = enumerate(totals[number * each : (number + 1) * each])
             of = self.sums.slice(own_tile.warpgroup, number, self.columns)
-            parts = [(lane, part * self._read_columns) for part, lane in enumerate(lanes)]
-            staging = self.consumer.consume(parts, of, own_tile, staging)
+            parts = ((tile.from_lane(lane, kind), part * self._read_columns) for part, lane in lanes)
+            staging = self.consumer.write(parts, of, own_tile, staging)
         return position, staging
