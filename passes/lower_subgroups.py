@@ -4,8 +4,6 @@ words, and `gpu.all_reduce` in loops, or by minnumf or maxnumf; and `gpu.subgrou
 pass in pipelines of text.
 """
 
-from functools import partial
-
 from weft import mlir
 from weft.dialects.op import refuse
 from weft.isa.chips import LANES
@@ -97,10 +95,8 @@ def _reduced(op: ir.OpView) -> ir.Value:
 
     def combined(value: ir.Value) -> ir.Value:
         spelled = name + "f" * isinstance(value.type, ir.FloatType) if name in ("add", "mul") else name
-        combine = getattr(arith, _INTEGER.get(spelled, spelled))
-        for step in range(size.bit_length() - 1):
-            value = combine(value, emit.by_words(value, partial(_of_partner, stride << step)))
-        return value
+        distances = [stride << step for step in range(size.bit_length() - 1)]
+        return emit.across_lanes(value, distances, getattr(arith, _INTEGER.get(spelled, spelled)))
 
     kind = op.value.type
     if not isinstance(kind, ir.VectorType):
@@ -113,13 +109,6 @@ _INTEGER = {name: f"{name}i" for name in ("add", "mul", "and", "or", "xor")}
 
 def _cluster(op: ir.OpView) -> tuple[tuple[ir.Value, int], ...]:
     return (op.cluster_size, LANES), (op.cluster_stride, 1)
-
-
-def _of_partner(distance: int, word: ir.Value) -> ir.Value:
-    """The word of the lane whose number differs in one bit."""
-    all_lanes, end = emit.value(-1), emit.value(LANES - 1)
-    moved = nvvm.ShflOp(all_lanes, word, emit.value(distance), end, nvvm.ShflKind.bfly, results=[word.type])
-    return moved.res
 
 
 def _negative(matrix: ir.Value) -> ir.Value:
@@ -137,13 +126,8 @@ def _named(name: str) -> ir.Attribute:
 
 
 _KINDS = {
-    f"#gpu<shuffle_mode {name}>": kind
-    for name, kind in {
-        "xor": nvvm.ShflKind.bfly,
-        "up": nvvm.ShflKind.up,
-        "down": nvvm.ShflKind.down,
-        "idx": nvvm.ShflKind.idx,
-    }.items()
+    f"#gpu<shuffle_mode {name}>": nvvm.ShflKind["bfly" if name == "xor" else name]
+    for name in ("xor", "up", "down", "idx")
 }
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from weft.dialects.tile import StoreElementOp
 from weft.isa.chips import LANES
 from weft.layout import Layout
-from weft.mlir import arith, ir, nvvm
+from weft.mlir import arith, ir
 from weft.passes.builders import atomics, emit, fragment_registers, thread_ids
 from weft.passes.builders.addresses import Vector
 from weft.passes.builders.fragment_registers import LaneDigit
@@ -57,8 +57,7 @@ class ReducedOutput:
         start = emit.add(first, fragment_registers.lane_coordinate(digits[self.kept]))
         own = emit.equal(emit.bit_and(thread_ids.lane(), sum(bits)), 0)
         for at, total in self.totals.items():
-            for bit in bits:
-                total = operation(total, emit.of_lane(total, bit, nvvm.ShflKind.bfly))
+            total = emit.across_lanes(total, bits, operation)
             position = emit.value(emit.add(start, at))
             with emit.when(arith.andi(own, self.vector.has(position))):
                 update(self.vector.element_of(position), total)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from weft import mlir
 from weft.isa.chips import LANES
-from weft.mlir import arith, ir, nvvm
+from weft.mlir import arith, ir
 from weft.passes.builders import emit
 from weft.passes.plain.indices import Sizes
 
@@ -89,11 +89,8 @@ class ByLanes:
 
     def over_lanes(self, value: ir.Value) -> ir.Value:
         """The sum of all lanes, in each of them."""
-        distance = LANES // 2
-        while distance:
-            value = self.combined(value, emit.of_lane(value, distance, nvvm.ShflKind.bfly))
-            distance //= 2
-        return value
+        distances = [LANES >> step for step in range(1, LANES.bit_length())]
+        return emit.across_lanes(value, distances, self.combined)
 
 
 def by_lanes(op: ir.OpView, number: int, sizes: Sizes) -> ByLanes | None:
