@@ -1,5 +1,6 @@
 """Numbers of a function that the host computes before it launches kernels, such as sizes."""
 
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -12,32 +13,24 @@ Number = Any
 """An int, or a tuple: `("size", argument, dimension)`, `("argument", number)`, or a function of numbers."""
 
 _FUNCTIONS: dict[str, Callable[..., int]] = {
-    "addi": lambda a, b: a + b,
-    "subi": lambda a, b: a - b,
-    "muli": lambda a, b: a * b,
+    "addi": operator.add,
+    "subi": operator.sub,
+    "muli": operator.mul,
+    "remui": operator.mod,
+    **dict.fromkeys(("divui", "floordivsi"), operator.floordiv),
     "divsi": lambda a, b: abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1),
-    "divui": lambda a, b: a // b,
-    "floordivsi": lambda a, b: a // b,
-    "ceildivsi": lambda a, b: -(-a // b),
-    "ceildivui": lambda a, b: -(-a // b),
-    "remui": lambda a, b: a % b,
-    "maxsi": max,
-    "maxui": max,
-    "minsi": min,
-    "minui": min,
-    "index_cast": lambda a: a,
-    "index_castui": lambda a: a,
-    "extsi": lambda a: a,
-    "extui": lambda a: a,
-    "trunci": lambda a: a,
+    **dict.fromkeys(("ceildivsi", "ceildivui"), lambda a, b: -(-a // b)),
+    **dict.fromkeys(("maxsi", "maxui"), max),
+    **dict.fromkeys(("minsi", "minui"), min),
+    **dict.fromkeys(("index_cast", "index_castui", "extsi", "extui", "trunci"), lambda a: a),
     "eq": lambda a, b: int(a == b),
     "ne": lambda a, b: int(a != b),
     "slt": lambda a, b: int(a < b),
     "sle": lambda a, b: int(a <= b),
     "sgt": lambda a, b: int(a > b),
     "sge": lambda a, b: int(a >= b),
-    "andi": lambda a, b: a & b,
-    "ori": lambda a, b: a | b,
+    "andi": operator.and_,
+    "ori": operator.or_,
     "unsigned": lambda a, bits: a % (1 << bits),
     "signed": lambda a, bits: (a + (1 << bits - 1)) % (1 << bits) - (1 << bits - 1),
 }

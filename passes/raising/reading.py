@@ -33,29 +33,22 @@ from weft.passes.raising.formulas import FORMATS
 
 # Operations of one result, by the functions that they compute.
 _NAMES = {
-    "arith.addf": "add",
-    "arith.addi": "add",
-    "arith.subf": "sub",
-    "arith.subi": "sub",
-    "arith.mulf": "mul",
-    "arith.muli": "mul",
-    "arith.divf": "div",
-    "arith.negf": "neg",
-    "arith.maximumf": "max",
-    "arith.maxsi": "max",
-    "arith.select": "select",
-    "arith.extf": "extend",
-    "arith.extsi": "extend",
-    "arith.extui": "extend_unsigned",
-    "arith.truncf": "round",
-    "math.exp": "exp",
-    "math.exp2": "exp2",
-    "math.tanh": "tanh",
-    "math.erf": "erf",
-    "math.erfc": "erfc",
-    "math.powf": "pow",
-    "math.fpowi": "pow",
-    "math.sqrt": "sqrt",
+    f"{dialect}.{operation}": name
+    for dialect, name, operations in (
+        ("arith", "add", "addf addi"),
+        ("arith", "sub", "subf subi"),
+        ("arith", "mul", "mulf muli"),
+        ("arith", "div", "divf"),
+        ("arith", "neg", "negf"),
+        ("arith", "max", "maximumf maxsi"),
+        ("arith", "select", "select"),
+        ("arith", "extend", "extf extsi"),
+        ("arith", "extend_unsigned", "extui"),
+        ("arith", "round", "truncf"),
+        ("math", "pow", "powf fpowi"),
+        *(("math", name, name) for name in ("exp", "exp2", "tanh", "erf", "erfc", "sqrt")),
+    )
+    for operation in operations.split()
 }
 
 # Predicates by their numbers: ordered, unordered and signed ones.
@@ -414,20 +407,14 @@ def _place(each: ir.AffineMap, op: ir.Operation) -> tuple[int, ...]:
 _IGNORED = ("memref.dealloc", "tensor.dim", "memref.dim", "arith.index_cast", "bufferization.dealloc_tensor")
 
 _READERS: dict[str, Callable[[Reader, Any], None]] = {
-    "arith.constant": Reader._constant,
-    "tensor.empty": Reader._empty,
-    "bufferization.alloc_tensor": Reader._empty,
-    "memref.alloc": Reader._empty,
-    "memref.alloca": Reader._empty,
-    "gpu.alloc": Reader._empty,
-    "tensor.cast": Reader._alias,
-    "memref.cast": Reader._alias,
-    "bufferization.to_tensor": Reader._alias,
-    "bufferization.to_buffer": Reader._alias,
-    "memref.copy": Reader._copy,
-    "bufferization.materialize_in_destination": Reader._copy,
-    "tensor.collapse_shape": Reader._reshape,
-    "tensor.expand_shape": Reader._reshape,
-    "memref.collapse_shape": Reader._reshape,
-    "memref.expand_shape": Reader._reshape,
+    name: reader
+    for reader, names in (
+        (Reader._constant, "arith.constant"),
+        (Reader._empty, "tensor.empty bufferization.alloc_tensor memref.alloc memref.alloca gpu.alloc"),
+        (Reader._alias, "tensor.cast memref.cast bufferization.to_tensor bufferization.to_buffer"),
+        (Reader._copy, "memref.copy bufferization.materialize_in_destination"),
+        (Reader._reshape, "tensor.collapse_shape tensor.expand_shape"),
+        (Reader._reshape, "memref.collapse_shape memref.expand_shape"),
+    )
+    for name in names.split()
 }

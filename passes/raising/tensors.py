@@ -177,17 +177,16 @@ def _tensor(kind: ir.Type, op: ir.Operation) -> ir.Type:
 
 
 _RULES: dict[str, Callable[[_Rewriter, Any], None]] = {
-    "memref.alloc": _Rewriter._allocate,
-    "memref.alloca": _Rewriter._allocate,
-    "gpu.alloc": _Rewriter._allocate,
-    "memref.dealloc": _Rewriter._ignore,
-    "memref.cast": _Rewriter._view,
-    "memref.expand_shape": _Rewriter._view,
-    "memref.collapse_shape": _Rewriter._view,
-    "memref.copy": _Rewriter._copy,
-    "memref.dim": _Rewriter._read,
-    "memref.load": _Rewriter._read,
-    "bufferization.to_tensor": _Rewriter._to_tensor,
-    "bufferization.to_buffer": _Rewriter._to_buffer,
-    "bufferization.materialize_in_destination": _Rewriter._materialize,
+    name: rule
+    for rule, names in (
+        (_Rewriter._allocate, "memref.alloc memref.alloca gpu.alloc"),
+        (_Rewriter._ignore, "memref.dealloc"),
+        (_Rewriter._view, "memref.cast memref.expand_shape memref.collapse_shape"),
+        (_Rewriter._copy, "memref.copy"),
+        (_Rewriter._read, "memref.dim memref.load"),
+        (_Rewriter._to_tensor, "bufferization.to_tensor"),
+        (_Rewriter._to_buffer, "bufferization.to_buffer"),
+        (_Rewriter._materialize, "bufferization.materialize_in_destination"),
+    )
+    for name in names.split()
 }
