@@ -76,7 +76,7 @@ def _run(options: Namespace) -> int:
         return _host(options)
     asked, implementations = problems(options), _implementations(options)
     device = _device(options)
-    report = _report(options, implementations, device.describe(), gpu.versions())
+    report = _report(options, implementations[1].name, device.describe(), gpu.versions())
     return measure(asked, implementations, device, report, options)
 
 
@@ -103,15 +103,9 @@ def problems(options: Namespace, *, grouped: bool = True) -> "list[Problem]":
 
     types = [INPUTS[name] for name in _listed("--types", options.types, INPUTS)]
     cli.check_least(options, seed=0, count=1)
-    of_a, of_b = (side == "t" for side in options.layout)
+    layout = {f"transpose_{name}": side == "t" for name, side in zip("ab", options.layout, strict=True)}
     return [
-        Problem(
-            **shape._asdict(),
-            inputs=row.name,
-            output=options.out_type or row.output,
-            transpose_a=of_a,
-            transpose_b=of_b,
-        )
+        Problem(**shape._asdict(), inputs=row.name, output=options.out_type or row.output, **layout)
         for row in types
         for shape in dict.fromkeys(_shapes(options, row, grouped))
     ]
@@ -176,12 +170,7 @@ def _listed(option: str, text: str, known: Collection[str]) -> list[str]:
     return names
 
 
-def _report(
-    options: Namespace,
-    implementations: "Sequence[Implementation]",
-    device: dict[str, object],
-    versions: dict[str, str],
-) -> "Report":
+def _report(options: Namespace, first: str, device: cli.Record, versions: dict[str, str]) -> "Report":
     from datetime import UTC, datetime
 
     from weft.bench.report import Report
@@ -196,7 +185,7 @@ def _report(
         if (value := getattr(options, option)) is not None:
             command += [f"--{option.replace('_', '-')}", value]
     started = datetime.now(UTC).isoformat(timespec="seconds")
-    return Report(command, started, implementations[1].name, device, versions)
+    return Report(command, started, first, device, versions)
 
 
 def measure(

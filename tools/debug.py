@@ -88,10 +88,5 @@ def _python(options: Namespace) -> int:
     return 0
 
 
-DEBUG = Command(
-    "debug",
-    "break and step through a kernel in the emulator, by lines of its source",
-    _arguments,
-    _run,
-    interactive=True,
-)
+_SUMMARY = "break and step through a kernel in the emulator, by lines of its source"
+DEBUG = Command("debug", _SUMMARY, _arguments, _run, interactive=True)

@@ -179,9 +179,5 @@ def _run(options: Namespace) -> int:
     return 1 if missing else 0
 
 
-DOCTOR = Command(
-    "doctor",
-    "show which tools are used, what is missing and how to get it",
-    "--json  print the findings as one JSON object",
-    _run,
-)
+_SUMMARY = "show which tools are used, what is missing and how to get it"
+DOCTOR = Command("doctor", _SUMMARY, "--json  print the findings as one JSON object", _run)

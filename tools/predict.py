@@ -161,9 +161,5 @@ def _compare(options: Namespace) -> int:
     return 0
 
 
-PREDICT = Command(
-    "predict",
-    "predict the time of a product on a GPU that need not be present, and what bounds it",
-    _OPTIONS,
-    _run,
-)
+_SUMMARY = "predict the time of a product on a GPU that need not be present, and what bounds it"
+PREDICT = Command("predict", _SUMMARY, _OPTIONS, _run)

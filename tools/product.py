@@ -158,17 +158,8 @@ class Product:
         """
         sizes = {role: tuple(getattr(self, x) for x in axes) or (1,) for role, axes in self._extents.items()}
         sizes |= self._scale_sizes | dict.fromkeys(_numbers(self.op), ())
-        read = {
-            "A",
-            "B",
-            "bias",
-            "residual",
-            "alpha",
-            *BLOCK_SCALES,
-            *map(_loaded, self.op.needs.loads),
-            *_numbers(self.op),
-        }
-        read |= {self._added} if self._attributes["beta"] else set()
+        read = {"A", "B", "bias", "residual", "alpha", *BLOCK_SCALES, *_numbers(self.op)}
+        read |= {*map(_loaded, self.op.needs.loads), *[self._added] * bool(self._attributes["beta"])}
         generator = np.random.default_rng(seed)
         wanted = []
         for number, argument in enumerate(launch.arguments):

@@ -290,9 +290,5 @@ def _print(report: cli.Record) -> None:
     cli.say("\n".join(line.rstrip() for line in captured.get().split("\n")))
 
 
-RUN = Command(
-    "run",
-    "run a kernel on random arrays or your own, or a host function; compare a product with float64",
-    _arguments,
-    _run,
-)
+_SUMMARY = "run a kernel on random arrays or your own, or a host function; compare a product with float64"
+RUN = Command("run", _SUMMARY, _arguments, _run)

@@ -36,7 +36,6 @@ class Options:
 
     @staticmethod
     def of(
-        *,
         causal: object = False,
         scale: object = None,
         window: object = None,

@@ -32,14 +32,9 @@ def product_of(problem: Problem, chip: str) -> Product:
     assert problem.groups is None, problem.shape
     row = INPUTS[problem.inputs]
     element = _ELEMENTS[row.element.name]
-    outside = (problem.transpose_a, not problem.transpose_b)
+    kinds = element, element, _ELEMENTS[problem.output], (problem.transpose_a, not problem.transpose_b)
     scale = _SCALES[FORMATS[row.format].scale] if row.format else ""
-    types = Types(
-        *(element, element, _ELEMENTS[problem.output], outside),
-        promoted=row.promoted,
-        scaled=row.block_scales,
-        scale=scale,
-    )
+    types = Types(*kinds, promoted=row.promoted, scaled=row.block_scales, scale=scale)
     return Product(problem.m, problem.n, problem.k, types, chip)
 
 

@@ -194,15 +194,8 @@ def _torch_scaled(of: Any, wait: Call) -> list[Pair]:
         return weft.matmul(x, y, transpose_b=True, scales=(of_x, of_y))
 
     scaled = of(torch._scaled_mm, new_a, w.t, new_scale_a, scale_b.t, out_dtype=torch.bfloat16)
-    return [
-        Pair(
-            "torch",
-            "block scales / _scaled_mm",
-            of(ours, new_a, new_w, new_scale_a, new_scale_b),
-            scaled,
-            wait,
-        )
-    ]
+    own = of(ours, new_a, new_w, new_scale_a, new_scale_b)
+    return [Pair("torch", "block scales / _scaled_mm", own, scaled, wait)]
 
 
 def _cupy() -> list[Pair]:

@@ -124,11 +124,7 @@ def _called(name: str, a: Array, b: Array, options: dict[str, Any], **of_operato
 
 
 def _is_watched(
-    name: str,
-    team: Team,
-    operands: Sequence[Array],
-    *epilogues: Epilogue | None,
-    scales: Scales | None = None,
+    name: str, team: Team, operands: Sequence[Array], *epilogues: Epilogue | None, scales: object = None
 ) -> bool:
     """Whether PyTorch must see a call, to differentiate or cast it. Raises WeftError for anything but a
     team.

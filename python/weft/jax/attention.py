@@ -29,6 +29,8 @@ from weft.language.calls.signatures import ArrayArgument
 from weft.launch import arrays, runtime
 from weft.multiply import xla_target
 
+Results = tuple[Array, Array]
+"""The output and lse, or what belongs to them."""
 Standin = npt.NDArray[Any]
 """An array of NumPy without contents that stands for a value of JAX."""
 _REAL = ("q", "k", "v", "sinks")  # which have gradients
@@ -92,7 +94,7 @@ def _address(array: Standin) -> int:
     return int(array.__array_interface__["data"][0])
 
 
-def attention(operands: Operands, options: Options) -> tuple[Array, Array]:
+def attention(operands: Operands, options: Options) -> Results:
     """The output and lse of arrays by their names."""
     operands = {name: jnp.asarray(each) for name, each in operands.items() if each is not None}
     if "sinks" in operands:
@@ -118,7 +120,7 @@ def _check_values(names: tuple[str, ...], options: Options, values: Arrays) -> N
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
-def _attention(names: tuple[str, ...], options: Options, *values: Array) -> tuple[Array, Array]:
+def _attention(names: tuple[str, ...], options: Options, *values: Array) -> Results:
     result, lse = _forward(names, options, *values)[0]
     return result, lse
 
@@ -134,7 +136,7 @@ def _call(
     return program, Call.of(stand_ins, options, launch or program.launch, multiprocessors)
 
 
-def _forward(names: tuple[str, ...], options: Options, *values: Array) -> tuple[Array, Array]:
+def _forward(names: tuple[str, ...], options: Options, *values: Array) -> Results:
     _, call = _call(names, options, values)
     if call.is_empty:
         dtype, sizes = arrays.numpy_dtype(call.result_types[0]), call.sizes
@@ -149,10 +151,7 @@ def _forward(names: tuple[str, ...], options: Options, *values: Array) -> tuple[
 
 
 def _backward(
-    names: tuple[str, ...],
-    options: Options,
-    kept: tuple[Arrays, tuple[Array, Array]],
-    cotangents: tuple[Array, Array],
+    names: tuple[str, ...], options: Options, kept: tuple[Arrays, Results], cotangents: Results
 ) -> tuple[Array | None, ...]:
     values, (out, lse) = kept
     # Results are arrays of their own in XLA, to which no kernel can add.
@@ -306,7 +305,7 @@ def _batched(
     return results, (0,) * len(results)
 
 
-def _differentiated(primals: Arrays, tangents: Arrays, **options: object) -> tuple[Array, Array]:
+def _differentiated(primals: Arrays, tangents: Arrays, **options: object) -> Results:
     raise refuse("gradients of its gradients are not computed")
 
 

@@ -130,13 +130,7 @@ def _transposed(cotangent: Array, a: Array, b: Array, *rest: Array, product: Pro
 
 
 def _cotangent(
-    cotangent: Array,
-    a: Array,
-    b: Array,
-    rest: tuple[Array, ...],
-    product: Product,
-    of_a: bool,
-    aval: ShapedArray,
+    cotangent: Array, a: Array, b: Array, rest: Arrays, product: Product, of_a: bool, aval: ShapedArray
 ) -> Array:
     other, flips = b if of_a else a, (product.transpose_a, product.transpose_b)
     left = cotangent.astype(other.dtype)

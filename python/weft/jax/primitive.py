@@ -45,28 +45,15 @@ class Matrix(NamedTuple):
 
 
 def multiply(
-    left: Matrix,
-    right: Matrix,
-    out: str,
-    added: Mapping[str, Array],
-    product: Product,
-    *,
-    flipped: bool = False,
+    left: Matrix, right: Matrix, out: str, added: Operands, product: Product, *, flipped: bool = False
 ) -> Array:
     """The product of two matrices, or its transpose if it is to be `flipped`, with elements of type `out`.
     `added` are its other operands, by role. It has the options of another one, without a schedule.
     """
     if flipped:
         left, right = right.T, left.T
-    asked = replace(
-        product,
-        roles=tuple(added),
-        by_columns=(),
-        out_dtype=out,
-        schedule=None,
-        transpose_a=left.flipped,
-        transpose_b=right.flipped,
-    )
+    asked = replace(product, roles=tuple(added), by_columns=(), out_dtype=out, schedule=None)
+    asked = replace(asked, transpose_a=left.flipped, transpose_b=right.flipped)
     return bind((left.array, right.array, *added.values()), asked)
 
 

@@ -85,16 +85,8 @@ def matmul(
     """
     if others:
         raise refuse(f"{no_parameter(matmul, next(iter(others)), _OTHER_NAMES)}")
-    by_role = {
-        "a": a,
-        "b": b,
-        "c": c,
-        "bias": bias,
-        "residual": residual,
-        "groups": groups,
-        "row_ends": row_ends,
-        "k_ends": k_ends,
-    }
+    by_role = {"a": a, "b": b, "c": c, "bias": bias, "residual": residual}
+    by_role |= {"groups": groups, "row_ends": row_ends, "k_ends": k_ends}
     if scales is not None:
         by_role["scale_a"], by_role["scale_b"] = checked_pair("weft.jax.matmul", scales)
     number = alpha

@@ -296,15 +296,8 @@ def is_array(value: object) -> bool:
 
 # What defective code of another package may raise. Anything else passes through.
 BROKEN = (
-    ArithmeticError,
-    AssertionError,
-    AttributeError,
-    BufferError,
-    ImportError,
-    LookupError,
-    RuntimeError,
-    TypeError,
-    ValueError,
+    *(ArithmeticError, AssertionError, AttributeError, BufferError, ImportError, LookupError),
+    *(RuntimeError, TypeError, ValueError),
 )
 
 

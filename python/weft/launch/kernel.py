@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from weft.construction.module import Module
 
 _MOST_EMULATED_AT_ONCE = 8  # launches in the emulator whose workspaces a kernel keeps
+_Dims = Sequence[int] | None
 _MOST_LAUNCHES = 1024  # prepared launches that a kernel keeps
 
 
@@ -312,23 +313,14 @@ class Kernel:
         return self._emulate(views, grid, block, options)
 
     def _emulate(
-        self,
-        views: Sequence[Any],
-        grid: Sequence[int] | None,
-        block: Sequence[int] | None,
-        options: Mapping[str, Any],
+        self, views: Sequence[Any], grid: _Dims, block: _Dims, options: Mapping[str, Any]
     ) -> "emulator.Report":
         grid_, block_ = dimensions(self.launch, views, grid, block)
         spaces = workspaces_of(self.launch, views, grid_)
         memories = self._memories(spaces)
-        report = self._module.launch(
-            self.name,
-            grid=grid_,
-            block=block_,
-            args=self._emulator_arguments(views, spaces, memories),
-            shared_bytes=self.shared_bytes,
-            **options,
-        )
+        options = {**options, "grid": grid_, "block": block_, "shared_bytes": self.shared_bytes}
+        arguments = self._emulator_arguments(views, spaces, memories)
+        report = self._module.launch(self.name, args=arguments, **options)
         self._emulated.append(memories)  # unless it has failed
         return report
 

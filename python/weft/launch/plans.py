@@ -176,17 +176,5 @@ def _of_any(array: object) -> tuple[Hashable, int]:
     view = arrays.view(array)
     device = runtime.holder([view]) if view.device_id < 0 else view.device_id
     alignment = view.address & _BEYOND
-    library = arrays.library(type(array))
-    key = (
-        library,
-        view.dtype,
-        view.packed,
-        view.shape,
-        view.strides,
-        alignment,
-        view.device,
-        device,
-        view.readonly,
-        view.stream,
-    )
-    return key, view.address
+    library, layout = arrays.library(type(array)), (view.dtype, view.packed, view.shape, view.strides)
+    return (library, *layout, alignment, view.device, device, view.readonly, view.stream), view.address

@@ -216,14 +216,8 @@ class Rows:
 def _in_bytes(view: ArrayView, shape: list[int], strides: list[int]) -> ArrayView:
     """The bytes of an array with contiguous rows, and these sizes and strides of others dimensions."""
     size = view.bits // 8
-    return replace(
-        view,
-        owner=None,
-        dtype="ui8",
-        shape=(*shape, view.shape[-1] * size),
-        strides=(*(each * size for each in strides), 1),
-        readonly=False,
-    )
+    sizes, steps = (*shape, view.shape[-1] * size), (*(each * size for each in strides), 1)
+    return replace(view, owner=None, dtype="ui8", shape=sizes, strides=steps, readonly=False)
 
 
 def _padded(view: ArrayView, shape: tuple[int, ...], pitch: int) -> ArrayView:

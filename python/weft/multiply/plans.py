@@ -18,6 +18,7 @@ from weft.multiply.operands import Operands
 from weft.multiply.product import Product
 from weft.system import upper
 
+_Named = Mapping[str, object]
 kept = Plans()
 """The plans of all products so far."""
 
@@ -76,13 +77,7 @@ class Handed:
 
 
 def planned(
-    key: object,
-    a: object,
-    b: object,
-    out: object,
-    added: Mapping[str, object],
-    product: Product,
-    stream: object,
+    key: object, a: object, b: object, out: object, added: _Named, product: Product, stream: object
 ) -> Any:
     """Multiplies arrays of Weft's own program that have no plan yet. Keeps a plan of GPU arrays by `key`, if
     that isn't None.

@@ -20,6 +20,8 @@ _VERSION = 1
 
 Described = tuple[tuple[int, ...], str]
 """The shape of an array in C order, and MLIR's name of its elements."""
+Pitches = Mapping[int, int] | None
+"""The elements from row to row of arrays whose rows are padded, by their numbers."""
 
 
 def operands_of(product: Product, views: Sequence[ArrayView], out: ArrayView | None = None) -> Operands:
@@ -41,10 +43,7 @@ def result_of(product: Product, described: Sequence[Described]) -> Described:
 
 
 def text_of(
-    product: Product,
-    described: Sequence[Described],
-    result: Described,
-    pitches: Mapping[int, int] | None = None,
+    product: Product, described: Sequence[Described], result: Described, pitches: Pitches = None
 ) -> str:
     """The product of arrays like these, for `Parsed.of`. `pitches` has the elements from row to row of
     operands whose rows are padded.
@@ -148,9 +147,7 @@ class Parsed:
         launches.run(operands)
 
 
-def planned(
-    described: Sequence[Described], ordinal: int, pitches: Mapping[int, int] | None = None
-) -> list[Planned]:
+def planned(described: Sequence[Described], ordinal: int, pitches: Pitches = None) -> list[Planned]:
     """Views of arrays of a GPU with made-up addresses, since the real ones are known only to a launch.
     `pitches` are those of `text_of`.
     """

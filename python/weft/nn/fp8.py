@@ -21,7 +21,7 @@ from weft.multiply.matmul import matmul
 from weft.multiply.quantize import quantize
 from weft.torch.autograd import FORWARD_MODE
 from weft.torch.operators import TYPE_NAMES, epilogue_of, readable, without_autocast
-from weft.torch.signatures import Gradients, Operand
+from weft.torch.signatures import Dims, Gradients, Operand
 from weft.torch.transforms import one_by_one
 
 
@@ -205,7 +205,7 @@ class TransformedLinear(torch.autograd.Function):  # type: ignore[misc]
         )
 
     @staticmethod
-    def vmap(info: VmapInfo, in_dims: tuple[int | None, ...], *inputs: Any) -> tuple[Tensor, int]:
+    def vmap(info: VmapInfo, in_dims: Dims, *inputs: Any) -> tuple[Tensor, int]:
         """Each member has scales of its own, as without `torch.vmap`."""
         return one_by_one(TransformedLinear.apply, info.batch_size, in_dims, inputs)
 

@@ -1,5 +1,7 @@
 """The flags of `weft-opt` other than passes: no pass may have such a name."""
 
+from itertools import chain
+
 # Each may be given a value: --verify-each=0.
 SWITCHES = {
     "--tile-explain-dispatch": "print which schedule, candidate or instructions each tile op gets, and why",
@@ -69,11 +71,4 @@ OUTPUT = {
     "--remarks-filter": ("REGEX", "print only the remarks of passes that match"),
 }
 
-NAMES = {
-    *SWITCHES,
-    *VALUED_SWITCHES,
-    *(name for names in OPTIONS for name in names),
-    *OUTPUT,
-    "--help",
-    "--version",
-}
+NAMES = {*SWITCHES, *VALUED_SWITCHES, *chain(*OPTIONS), *OUTPUT, "--help", "--version"}

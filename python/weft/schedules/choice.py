@@ -36,6 +36,8 @@ REUSED = 1.03
 one. The model's own errors are larger.
 """
 _T = TypeVar("_T")
+_Size = int | None
+_Listed = Collection[AnySchedule]
 UNKNOWN_SIZE = 4096
 """The value that is assumed for a size that isn't known."""
 
@@ -132,14 +134,7 @@ def choose(
 
 
 def compiled_instead(
-    chosen: AnySchedule,
-    compiled: Collection[AnySchedule],
-    m: int,
-    n: int,
-    k: int,
-    types: Types,
-    chip: str,
-    members: int = 1,
+    chosen: AnySchedule, compiled: _Listed, m: int, n: int, k: int, types: Types, chip: str, members: int = 1
 ) -> AnySchedule:
     """The schedule whose kernel a product gets, from the `chosen` one and those that are `compiled`.
 
@@ -182,14 +177,7 @@ def by_promise(request: Request) -> Iterator[AnySchedule]:
 
 
 def passed_over(
-    m: int | None,
-    n: int | None,
-    k: int | None,
-    types: Types,
-    chip: str,
-    chosen: AnySchedule,
-    *,
-    any_rows: bool = False,
+    m: _Size, n: _Size, k: _Size, types: Types, chip: str, chosen: AnySchedule, *, any_rows: bool = False
 ) -> list[str]:
     """For each family that is preferred to that of the `chosen` schedule, why it has none for the product."""
     request = Request(m, n, k, types, chip)

@@ -46,6 +46,9 @@ _FEW_ROWS = 16  # products of so few rows take about as long as their B is read,
 _NEAR_READ = 1.02  # and the model tells fewer of their schedules apart
 
 
+_Schedules = tuple[WarpgroupSchedule, ...]
+
+
 def choose(
     m: int, n: int, k: int, types: Types, gpu: FittedGpu, *, members: int = 1, known_k: bool = True
 ) -> WarpgroupSchedule:
@@ -92,14 +95,7 @@ def ranked(
 
 
 def modeled(
-    schedules: tuple[WarpgroupSchedule, ...],
-    m: int,
-    n: int,
-    k: int,
-    types: Types,
-    gpu: FittedGpu,
-    *,
-    members: int = 1,
+    schedules: _Schedules, m: int, n: int, k: int, types: Types, gpu: FittedGpu, *, members: int = 1
 ) -> list[float]:
     """The cycles that a batch of products takes with each schedule."""
     kernels = _kernels_of(schedules, types, gpu)
@@ -113,7 +109,7 @@ def microseconds(m: int, n: int, k: int, types: Types, gpu: FittedGpu, *, member
 
 
 @lru_cache(maxsize=32)
-def _kernels_of(schedules: tuple[WarpgroupSchedule, ...], types: Types, gpu: FittedGpu) -> Kernels:
+def _kernels_of(schedules: _Schedules, types: Types, gpu: FittedGpu) -> Kernels:
     return Kernels.of(schedules, types, gpu)
 
 

@@ -97,20 +97,11 @@ def run(
     with all processes that it started.
     """
     named, name = name or command[0], name or Path(command[0]).name
-    pipe = subprocess.PIPE
+    options = own_group() | dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    options |= {"encoding": "utf-8", "errors": "replace", "pass_fds": inherited, "env": environment}
     try:
         with locks.whole_process():
-            process = subprocess.Popen(
-                command,
-                stdin=pipe,
-                stdout=pipe,
-                stderr=pipe,
-                encoding="utf-8",
-                errors="replace",
-                pass_fds=inherited,
-                env=environment,
-                **own_group(),
-            )
+            process: subprocess.Popen[str] = subprocess.Popen(command, **options)
     except OSError as error:
         raise refusal(f"cannot run {named}", error) from None
     with process:

@@ -149,12 +149,8 @@ def _call(overload: "OpOverload", made: Made, result: "Tensor") -> "TensorBox":
     for number in range(made.matrices):
         if 1 not in inputs[number].get_stride()[-2:]:
             inputs[number] = _fixed(ir.ExternKernel.copy_input(made.inputs[number]))
-    layout = ir.FixedLayout(
-        result.device,
-        result.dtype,
-        ir.convert_shape_to_inductor(result.shape),
-        ir.convert_shape_to_inductor(result.stride()),
-    )
+    sizes, strides = map(ir.convert_shape_to_inductor, (result.shape, result.stride()))
+    layout = ir.FixedLayout(result.device, result.dtype, sizes, strides)
     return ir.TensorBox.create(_node()(layout, inputs, overload, made))
 
 

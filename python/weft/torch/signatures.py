@@ -13,6 +13,8 @@ Operands = dict[str, Tensor]
 Options = dict[str, Any]
 """The options of an operator by name."""
 Shape = Sequence[int]
+Dims = tuple[int | None, ...]
+"""The dimension that `torch.vmap` maps of each operand; None for those that all members share."""
 Device = torch.device | str | int | None
 Kernel = Callable[..., Tensor]
 """A function with the parameters of an operator, which returns its result or a list of results."""

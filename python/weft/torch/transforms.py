@@ -13,7 +13,7 @@ from torch.autograd.function import FunctionCtx
 from weft.errors import WeftError
 from weft.launch import libraries, torch_tensors
 from weft.torch.operators import LIBRARY
-from weft.torch.signatures import Gradients, Kernel, Operand
+from weft.torch.signatures import Dims, Gradients, Kernel, Operand
 
 Save = Callable[..., None]
 """A function `(ctx, inputs, keyword_only_inputs, output)`, as PyTorch names its parameters."""
@@ -138,7 +138,7 @@ def differentiable(
         if forward_mode is None:
 
             @staticmethod
-            def vmap(info: VmapInfo, in_dims: tuple[int | None, ...], *inputs: Tensor) -> tuple[Tensor, int]:
+            def vmap(info: VmapInfo, in_dims: Dims, *inputs: Tensor) -> tuple[Tensor, int]:
                 return one_by_one(Transformed.apply, info.batch_size, in_dims, inputs)
 
         @staticmethod
@@ -192,7 +192,7 @@ def refuse_gradients(overload: OpOverload, why: str, tangents: str = "") -> None
 
 
 def one_by_one(
-    function: Kernel, members: int, dims: tuple[int | None, ...], operands: tuple[Tensor, ...]
+    function: Kernel, members: int, dims: Dims, operands: tuple[Tensor, ...]
 ) -> tuple[Tensor, int]:
     """The results of a function of each member, and the dimensions along which there are members, all 0."""
     results = [

@@ -11,7 +11,7 @@ from torch._functorch.autograd_function import VmapInfo
 
 from weft.multiply.array_views import refuse
 from weft.torch.operators import LIBRARY, PRODUCTS
-from weft.torch.signatures import Kernel, Operand
+from weft.torch.signatures import Dims, Kernel, Operand
 from weft.torch.transforms import one_by_one
 
 
@@ -28,9 +28,7 @@ def register() -> None:
 def each_member(operator: Kernel) -> Kernel:
     """The rule of `torch.vmap` that calls an operator once for each member."""
 
-    def rule(
-        info: VmapInfo, in_dims: tuple[int | None, ...], *operands: Tensor, **options: object
-    ) -> tuple[Tensor, int]:
+    def rule(info: VmapInfo, in_dims: Dims, *operands: Tensor, **options: object) -> tuple[Tensor, int]:
         return one_by_one(lambda *x: operator(*x, **options), info.batch_size, in_dims, operands)
 
     return rule
@@ -41,11 +39,7 @@ def _refuse(*operands: Tensor, **options: object) -> NoReturn:
 
 
 def _mapped(
-    info: VmapInfo,
-    in_dims: tuple[int | None, ...],
-    *operands: Operand,
-    beta: float | None = None,
-    **options: object,
+    info: VmapInfo, in_dims: Dims, *operands: Operand, beta: float | None = None, **options: object
 ) -> tuple[Tensor, int]:
     """The product of all members, and the dimension along which it has them, 0."""
     members, tensors = info.batch_size, [*operands, *[None] * 4][:6]  # a, b, bias, residual, c and alphas
@@ -75,9 +69,7 @@ def _mapped(
     return torch.ops.weft.matmul(a, b, bias, residual, c, alphas, beta=beta, **options), 0
 
 
-def _mapped_int4(
-    info: VmapInfo, in_dims: tuple[int | None, ...], x: Tensor, *others: Tensor
-) -> tuple[Tensor, int]:
+def _mapped_int4(info: VmapInfo, in_dims: Dims, x: Tensor, *others: Tensor) -> tuple[Tensor, int]:
     """The products of mapped rows: x has any leading dimensions."""
     if any(dim is not None for dim in in_dims[1:]):
         return one_by_one(torch.ops.weft.matmul_int4, info.batch_size, in_dims, (x, *others))

@@ -153,13 +153,9 @@ class Search:
             self.progress(self._done, self._total)
 
         try:
+            noting = list(map(self._noting, texts))
             results = measure.run(
-                self.problem,
-                [self._noting(text) for text in texts],
-                self.gpu,
-                samples=samples,
-                sustained=False,
-                progress=progress,
+                self.problem, noting, self.gpu, samples=samples, sustained=False, progress=progress
             )
         except KeyboardInterrupt:
             self.partial.add({"stopped": True})
