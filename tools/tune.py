@@ -14,9 +14,13 @@ from weft.tools.command import Command
 
 if TYPE_CHECKING:
     from weft.bench.problem import Problem
-    from weft.schedules.database import Product
+    from weft.schedules.database import Entry, Product
     from weft.tuning import gpus
     from weft.tuning.tuner import Tuner
+
+    _Shown = list[tuple[Problem, Entry]]
+
+_HEADING = f"{'M x N x K':17}  {'types':21}  {'model µs':>9}  {'tuned µs':>9}  {'gain %':>6}  schedule"
 
 
 def _arguments(parser: ArgumentParser) -> None:
@@ -68,14 +72,15 @@ def _tuner(
 def _on_several(options: Namespace, asked: "Sequence[Problem]", path: Path) -> int:
     """Searches with a process for each GPU. Prints each product once."""
     from weft.schedules.database import Entry
-    from weft.tuning import gpus, report
+    from weft.tuning import gpus
     from weft.tuning.tuner import SEARCHED
 
     _check_gpu()
     visible = gpus.names(options.gpus, _count_gpus())
     cli.say(f"{len(visible)} GPUs; results go to {path}")
-    cli.say(report.HEADING)
-    shown, known, failed = [], set[int](), False
+    cli.say(_HEADING)
+    shown: _Shown = []
+    known, failed = set[int](), False
     with Bar(f"{len(asked)} products") as bar:
         for found in gpus.search(visible, partial(_share, options)):
             if isinstance(found, str):
@@ -84,15 +89,9 @@ def _on_several(options: Namespace, asked: "Sequence[Problem]", path: Path) -> i
             elif found.number not in known:
                 known.add(found.number)
                 problem, failed = asked[found.number], failed or found.line is None
-                if found.line is not None:
-                    entry = Entry.read(found.line)
-                    shown.append((problem, entry))
-                    cli.say(report.row(problem, entry))
-                for remark in found.remarks:
-                    cli.say(f"{problem.shape:17}  {problem.types:21}  {remark}")
+                _say(problem, None if found.line is None else Entry.read(found.line), found.remarks, shown)
             bar(len(known), len(asked))
-    for line in report.means(shown):
-        cli.say(line)
+    _say_means(shown)
     for number in sorted({*range(len(asked))} - known):
         problem, failed = asked[number], True
         cli.say(f"{problem.shape:17}  {problem.types:21}  {SEARCHED}")
@@ -162,11 +161,11 @@ def _database(options: Namespace) -> Path:
 
 def tune(products: "Sequence[tuple[Problem, Product]]", tuner: "Tuner") -> int:
     """Searches, prints and keeps one product after another; returns 1 if one has no result, else 0."""
-    from weft.tuning import report
     from weft.tuning.search import Fault
 
-    cli.say(report.HEADING)
-    shown, status = [], 0
+    cli.say(_HEADING)
+    shown: _Shown = []
+    status = 0
     for number, (problem, product) in enumerate(products, 1):
         following = [p for _, p in products[number : number + 1]]
         try:
@@ -176,14 +175,51 @@ def tune(products: "Sequence[tuple[Problem, Product]]", tuner: "Tuner") -> int:
             raise
         except WeftError as error:
             entry, remarks, status = None, [error.diagnostics[0].message], 1
-        if entry is not None:
-            shown.append((problem, entry))
-            cli.say(report.row(problem, entry))
-        for remark in remarks:
-            cli.say(f"{problem.shape:17}  {problem.types:21}  {remark}")
-    for line in report.means(shown):
-        cli.say(line)
+        _say(problem, entry, remarks, shown)
+    _say_means(shown)
     return status
+
+
+def _say(problem: "Problem", entry: "Entry | None", remarks: Sequence[str], shown: "_Shown") -> None:
+    """Prints the result of a product, if it has one, and remarks about it. Adds the result to those shown."""
+    if entry is not None:
+        shown.append((problem, entry))
+        cli.say(_row(problem, entry))
+    for remark in remarks:
+        cli.say(f"{problem.shape:17}  {problem.types:21}  {remark}")
+
+
+def _row(problem: "Problem", entry: "Entry") -> str:
+    """The model's choice and the fastest schedule: their times, the gain, and the schedules."""
+    from weft.dialects.schedule import read_schedule
+
+    own, ratio = entry.model, _slower(entry)
+    took = f"{own[1]:9.2f}" if own and own[1] else f"{'–':>9}"
+    gain = f"{100 * (ratio - 1):6.1f}" if ratio else f"{'–':>6}"
+    chosen = str(read_schedule(entry.schedule))
+    if own and own[0] == entry.schedule:
+        chosen += " (the model's)"
+    elif own:
+        chosen += f" (the model's: {read_schedule(own[0])})"
+    return f"{problem.shape:17}  {problem.types:21}  {took}  {entry.microseconds:9.2f}  {gain}  {chosen}"
+
+
+def _slower(entry: "Entry") -> float | None:
+    """The time of the model's choice relative to the fastest; None if that choice has no time."""
+    return entry.model[1] / entry.microseconds if entry.model and entry.model[1] else None
+
+
+def _say_means(shown: "_Shown") -> None:
+    """Prints for each kind of types the geometric mean of the model's times relative to the fastest."""
+    from statistics import geometric_mean
+
+    ratios: dict[str, list[float]] = {}
+    for problem, entry in shown:
+        if (ratio := _slower(entry)) is not None:
+            ratios.setdefault(problem.types, []).append(ratio)
+    for types, each in ratios.items():
+        mean, of = geometric_mean(each), f"(geometric mean of {len(each)})"
+        cli.say(f"{types}: the model's schedules take {mean:.3f} times as long {of}")
 
 
 TUNE = Command(

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from weft.errors import WeftError
-from weft.launch import config, kernel_handle, runtime
+from weft.launch import cuda_driver, kernel_handle, runtime
 
 H200 = runtime.Device(0, "H200", "sm_90a", 132, 232_448, 1024, 141 << 30)
 
@@ -59,15 +59,15 @@ def test_launches_beyond_the_devices_limits_are_explained(grid, block, shared_by
 def test_a_launch_configuration_has_the_requested_values(monkeypatch):
     from cuda.bindings import driver
 
-    monkeypatch.setattr(config, "api", lambda: driver)
-    launch = config.launch_config((4, 6, 8), (32, 2, 3), 4096, (4, 2, 1), False)
+    monkeypatch.setattr(cuda_driver, "api", lambda: driver)
+    launch = cuda_driver.launch_config((4, 6, 8), (32, 2, 3), 4096, (4, 2, 1), False)
     assert (launch.gridDimX, launch.gridDimY, launch.gridDimZ) == (4, 6, 8)
     assert (launch.blockDimX, launch.blockDimY, launch.blockDimZ) == (32, 2, 3)
     assert (launch.sharedMemBytes, launch.numAttrs) == (4096, 1)
     dim = launch.attrs[0].value.clusterDim
     assert launch.attrs[0].id == driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
     assert (dim.x, dim.y, dim.z) == (4, 2, 1)
-    assert config.launch_config((1, 1, 1), (1, 1, 1), 0, (1, 1, 1), False).numAttrs == 0
+    assert cuda_driver.launch_config((1, 1, 1), (1, 1, 1), 0, (1, 1, 1), False).numAttrs == 0
 
 
 def test_streams_of_other_libraries_are_taken():

@@ -9,9 +9,8 @@ from multiprocessing import get_context
 from typing import TYPE_CHECKING
 
 from weft.bench.compiling import chosen, default_jobs, product_of
-from weft.bench.implementation import Call, Implementation, Refusal
+from weft.bench.implementation import Call, Implementation, Refusal, milliseconds
 from weft.bench.problem import INPUTS, Buffers, Problem
-from weft.bench.trials import milliseconds
 from weft.compiler import ptxas
 from weft.dialects.product_types import Types
 from weft.errors import WeftError

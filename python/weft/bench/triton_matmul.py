@@ -13,9 +13,8 @@ import triton
 import triton.language as tl
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from weft.bench.implementation import Call, Refusal
+from weft.bench.implementation import Call, Refusal, milliseconds
 from weft.bench.problem import INPUTS, Buffers, Problem
-from weft.bench.trials import milliseconds
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,9 @@
 """Reads a kernel's launch attributes (`weft.dialects.launch_contract`) into a `Launch`."""
 
+import math
 from collections.abc import Sequence
+from dataclasses import MISSING, fields
+from itertools import takewhile
 
 from weft import mlir
 from weft.compiler.kernel_functions import argument_types
@@ -11,20 +14,25 @@ from weft.compiler.launch_record import (
     Argument,
     Expression,
     Launch,
+    MapParameter,
     MemrefArgument,
     PointerArgument,
     ScalarArgument,
     SizesMap,
+    WorkspaceParameter,
 )
-from weft.compiler.map_parameters import read_maps
-from weft.compiler.workspace_parameters import read_workspaces
 from weft.dialects import launch_contract
-from weft.dialects.launch_contract import CONTRACT, LaunchAttribute
+from weft.dialects.launch_contract import CONTRACT, CTA_WORKSPACE, GRID, WORKSPACE, LaunchAttribute
 from weft.dialects.op import refuse
 from weft.errors import Diagnostic, WeftError
 from weft.isa.launch_limits import block_complaint, grid_complaint
 from weft.isa.suggest import did_you_mean
+from weft.isa.tensor_map import L2_PROMOTIONS, MOST_BOX, SWIZZLE_NAMES, one_of
 from weft.mlir import ir, llvm
+
+_MAPS = launch_contract.TENSOR_MAPS.name
+_FLAGS = ("padded", "any_rows", "skewed", "joined", "tf32")
+_RANKS = range(2, 5)  # of matrices, batches and batches of batches
 
 
 def read_launch(kernel: ir.OpView) -> Launch:
@@ -37,9 +45,9 @@ def read_launch(kernel: ir.OpView) -> Launch:
             raise refuse(kernel, f"has an unknown launch attribute '{name}': they are {known}{meant}")
     kinds = argument_types(kernel)
     writes = _writes(kernel, kinds)
-    maps = read_maps(kernel, kinds)
+    maps = _read_maps(kernel, kinds)
     kinds = kinds[: len(kinds) - len(maps)]
-    workspaces = read_workspaces(kernel, kinds)
+    workspaces = _read_workspaces(kernel, kinds)
     callers = kinds[: len(kinds) - len(workspaces)]
     arguments = tuple(_argument(kind, number in writes, kernel) for number, kind in enumerate(callers))
     sizes = sum(len(a.shape) for a in arguments if isinstance(a, MemrefArgument))
@@ -130,7 +138,7 @@ def _grid(kernel: ir.OpView, arguments: Sequence[Argument]) -> SizesMap | None:
     """The map that gives the grid. Raises WeftError where it gives one that no launch can have."""
     sizes = [size for a in arguments if isinstance(a, MemrefArgument) for size in a.shape]
     numbers = sum(isinstance(a, ScalarArgument) and a.is_integer for a in arguments)
-    grid = _sizes_map(kernel, launch_contract.GRID, len(sizes), numbers, 3)
+    grid = _sizes_map(kernel, GRID, len(sizes), numbers, 3)
     if grid is None or launch_contract.PERSISTENT.on(kernel):  # that one counts tiles
         return grid
     if (numbers or None in sizes) and any(map(_has_size, grid.results)):
@@ -195,3 +203,89 @@ def _expression(expression: ir.AffineExpr, kernel: ir.OpView) -> Expression:
     raise refuse(
         kernel, f"launch attributes must have expressions that a launch can compute, got {expression}"
     )
+
+
+def _read_maps(kernel: ir.OpView, kinds: Sequence[ir.Type]) -> tuple[MapParameter, ...]:
+    """The tensor maps among a kernel's arguments, of these types: the last ones, as its attribute describes
+    them. Raises WeftError for an attribute that doesn't fit.
+    """
+    if (entries := launch_contract.TENSOR_MAPS.of(kernel)) is None:
+        return ()
+    maps = tuple(_read_map(kernel, one) for one in entries)
+    pointers = list(takewhile(lambda kind: str(kind) == "!llvm.ptr", reversed(kinds)))
+    if len(maps) > len(pointers):
+        last = f"its last arguments, {len(pointers)} of type !llvm.ptr"
+        raise refuse(kernel, f"{_MAPS} must not have more entries than {last}, got {len(maps)}")
+    for one in maps:
+        if not 0 <= one.matrix < len(kinds) or not isinstance(kinds[one.matrix], ir.MemRefType):
+            raise refuse(
+                kernel, f"matrix of {_MAPS} must be the number of a memref argument, got {one.matrix}"
+            )
+        if kinds[one.matrix].rank not in _RANKS:
+            got = f"argument {one.matrix}, {kinds[one.matrix]}"
+            raise refuse(kernel, f"matrix of {_MAPS} must have rank 2, 3 or 4, got {got}")
+        box = one.box[:1] if one.chunk else one.box
+        if len(one.box) != 2 or not all(1 <= extent <= MOST_BOX for extent in box):
+            legal = f"rows and columns in 1..{MOST_BOX}"
+            raise refuse(kernel, f"box of {_MAPS} must have {legal}, got {list(one.box)}")
+    return maps
+
+
+def _read_map(kernel: ir.OpView, entry: ir.Attribute) -> MapParameter:
+    kinds = {"box": ir.DenseI64ArrayAttr, "matrix": ir.IntegerAttr, "chunk": ir.IntegerAttr}
+    kinds |= dict.fromkeys(_FLAGS, ir.UnitAttr)
+    names = sorted(field.name for field in fields(MapParameter) if field.default is MISSING)
+    values = {named.name: named.attr for named in entry} if isinstance(entry, ir.DictAttr) else {}
+    wrong = any(not isinstance(values[n], kinds.get(n, ir.StringAttr)) for n in values)
+    optional = [field.name for field in fields(MapParameter) if field.default is not MISSING]
+    if wrong or sorted({*values, *optional}) != sorted([*names, *optional]):
+        raise refuse(kernel, f"entries of {_MAPS} must have the fields {', '.join(names)}, got {entry}")
+    if not mlir.is_integer(values["matrix"]):
+        raise refuse(kernel, f"matrix of {_MAPS} must be {mlir.INTEGER}, got {values['matrix']}")
+    swizzle, promotion = values["swizzle"].value, values["l2_promotion"].value
+    verdict = one_of("swizzle", swizzle, SWIZZLE_NAMES) or one_of("l2_promotion", promotion, L2_PROMOTIONS)
+    if verdict:
+        raise refuse(kernel, f"{_MAPS}: {verdict.reason}")
+    return MapParameter(
+        values["matrix"].value,
+        tuple(values["box"]),
+        swizzle,
+        promotion,
+        chunk=values["chunk"].value if "chunk" in values else 0,
+        **{flag: flag in values for flag in _FLAGS},
+    )
+
+
+def _read_workspaces(kernel: ir.OpView, kinds: Sequence[ir.Type]) -> tuple[WorkspaceParameter, ...]:
+    """The last of a kernel's arguments, of these types, for which it has numbers of rows. Raises WeftError
+    for an attribute that doesn't fit.
+    """
+    if not (present := [each for each in (WORKSPACE, CTA_WORKSPACE) if each.on(kernel)]):
+        return ()
+    attribute, *more = present
+    name = attribute.name
+    if more:
+        raise refuse(kernel, f"must have one of {name} and {more[0].name}, got both")
+    rows = attribute.of(kernel)
+    assert rows is not None
+    if attribute is WORKSPACE and not GRID.on(kernel):
+        raise refuse(kernel, f"must have weft.grid with {name}, whose rows are counted by tile")
+    if not 0 < len(rows) <= len(kinds) or min(rows) < 1:
+        raise refuse(
+            kernel, f"{name} must have numbers above 0, one for each of the last arguments, got {rows}"
+        )
+    return tuple(_workspace(kernel, name, *each) for each in zip(kinds[-len(rows) :], rows, strict=True))
+
+
+def _workspace(kernel: ir.OpView, name: str, kind: ir.Type, rows: int) -> WorkspaceParameter:
+    plain = isinstance(kind, ir.MemRefType) and isinstance(kind.layout, ir.AffineMapAttr) and kind.rank > 0
+    if not plain or [i for i in range(kind.rank) if kind.is_dynamic_dim(i)] != [0]:
+        raise refuse(
+            kernel, f"memrefs of {name} must have a dynamic first size and fixed other sizes, got {kind}"
+        )
+    element = kind.element_type
+    count, scalar = 1, element
+    if isinstance(element, ir.VectorType):
+        count, scalar = math.prod(element.shape), element.element_type
+    width = count * int(scalar.width) // 8
+    return WorkspaceParameter(int(rows), tuple(kind.shape[1:]), width, name == CTA_WORKSPACE.name)

@@ -5,8 +5,7 @@ from typing import Any
 
 from weft.host.lowered import Launched, Shape
 from weft.launch import runtime
-from weft.launch.config import launch_config
-from weft.launch.cuda_driver import api, call, check
+from weft.launch.cuda_driver import api, call, check, launch_config
 from weft.launch.kernel_handle import KernelHandle
 
 

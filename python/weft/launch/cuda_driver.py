@@ -13,6 +13,7 @@ _API_VERSION = 12000  # of the functions that compiled code calls
 LEGACY_STREAM = 1
 """The legacy default stream, in DLPack and `__cuda_array_interface__`. The driver also calls it 0."""
 STREAM_PER_THREAD = 2
+Dim = tuple[int, int, int]
 
 
 def api() -> Any:
@@ -135,3 +136,28 @@ def release(context: object, function: Callable[[Any], object], handle: object) 
     if not error:
         driver.cuThreadExchangeStreamCaptureMode(before)
     driver.cuCtxPopCurrent()
+
+
+def launch_config(grid: Dim, block: Dim, shared_bytes: int, cluster: Dim, dependent: bool) -> Any:
+    """The CUlaunchConfig of a launch. A cluster of (1, 1, 1) leaves the cluster to the kernel."""
+    driver = api()
+    config = driver.CUlaunchConfig()
+    config.gridDimX, config.gridDimY, config.gridDimZ = grid
+    config.blockDimX, config.blockDimY, config.blockDimZ = block
+    config.sharedMemBytes = shared_bytes
+    attributes = []
+    if cluster != (1, 1, 1):
+        attribute = driver.CUlaunchAttribute()
+        attribute.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+        dim = attribute.value.clusterDim
+        dim.x, dim.y, dim.z = cluster
+        attributes.append(attribute)
+    if dependent:
+        attribute = driver.CUlaunchAttribute()
+        attribute.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+        attribute.value.programmaticStreamSerializationAllowed = 1
+        attributes.append(attribute)
+    if attributes:
+        config.attrs = attributes
+        config.numAttrs = len(attributes)
+    return config

@@ -18,7 +18,7 @@ from weft.isa.chips import LINE_BYTES
 from weft.isa.launch_limits import size_complaint
 from weft.launch import arrays, kernel_handle, overlaps
 from weft.launch.arrays import ArrayView
-from weft.launch.config import Dim
+from weft.launch.cuda_driver import Dim
 from weft.launch.launcher import Parameter
 from weft.layout import packed_elements
 

@@ -16,9 +16,8 @@ import numpy.typing as npt
 from weft.errors import WeftError, shown
 from weft.isa.chips import of_capability
 from weft.launch import arrays, cuda_driver, dlpack_export, launcher
-from weft.launch.config import Dim as Dim
-from weft.launch.config import launch_config
-from weft.launch.cuda_driver import api, call, check, context, entered, primary, release
+from weft.launch.cuda_driver import Dim as Dim
+from weft.launch.cuda_driver import api, call, check, context, entered, launch_config, primary, release
 from weft.launch.kernel_handle import Argument, KernelHandle, pack
 from weft.launch.launcher import Parameter
 from weft.system import upper
