@@ -55,12 +55,9 @@ def _knows_threads(part: Value, ranks: Value, granule: int) -> bool:
 
 def may_read(part: Value, known: Value, fenced: Value, granule: int) -> bool:
     """A unit's read: there is a last write, which must be known, and the unit must see it."""
-    return knows_write(part, known, granule) and _is_seen(part, fenced, granule)
-
-
-def _is_seen(part: Value, fenced: Value, granule: int) -> bool:
     writer = part.WRITER[granule]
-    return part.PROXIES[writer] != 0 or part.WRITTEN[granule] <= fenced[writer]
+    is_seen = part.PROXIES[writer] != 0 or part.WRITTEN[granule] <= fenced[writer]
+    return knows_write(part, known, granule) and is_seen
 
 
 def may_write(part: Value, call: Value, granule: int) -> bool:
@@ -265,7 +262,9 @@ def _access_global(s: Value, op: Value, loads: bool) -> int:
     for index in range(s.COUNT):  # the interpreter computes its own addresses
         for lane in set_bits(_lanes(s, index, MASK)):
             view(_warp(s, index), "i8")[lane] -= part.BASE
-    if s.CHECKED and not _may_access_global(s, op, part, loads):
+    if s.CHECKED and op.WIDTH < part.SHIFT:  # the interpreter divides granules
+        return False
+    if s.CHECKED and not (_may_load_global(s, op, part) if loads else _may_store_global(s, op, part)):
         return False
     _move(s, width, part.DATA, loads)
     s.GLOBAL_BYTES += total * width
@@ -283,12 +282,6 @@ def _segment(s: Value, found: int, address: int) -> int:
         if 0 <= address - each.BASE < each.SIZE:
             return number
     return -1
-
-
-def _may_access_global(s: Value, op: Value, part: Value, loads: bool) -> bool:
-    if op.WIDTH < part.SHIFT:  # the interpreter divides granules
-        return False
-    return _may_load_global(s, op, part) if loads else _may_store_global(s, op, part)
 
 
 def _may_load_global(s: Value, op: Value, part: Value) -> bool:

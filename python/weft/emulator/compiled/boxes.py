@@ -120,15 +120,11 @@ def _may_move(shape: Value, call: Value, part: Value, row: int, loads: bool, che
                 return False
             if checked:
                 for granule in range(shared >> part.SHIFT, shared + shape.PIECE >> part.SHIFT):
-                    if not _may_touch(call, part, granule, loads):
+                    if loads and not may_write(part, call, granule):
+                        return False
+                    if not loads and not may_read(part, call.KNOWN, call.FENCED, granule):
                         return False
     return True
-
-
-def _may_touch(call: Value, part: Value, granule: int, loads: bool) -> bool:
-    if loads:
-        return may_write(part, call, granule)
-    return may_read(part, call.KNOWN, call.FENCED, granule)
 
 
 def _swizzled(shape: Value, linear: int) -> int:

@@ -113,8 +113,12 @@ def arrive(s: Value) -> int:
         if s.LEADERS[index] == index and not legal:
             return 0
         row, number = s.ROWS[index], s.NUMBERS[index]
-        if s.WATCHED and not (_may_use(s, row, number, True) and _knows_phase(s, row, number)):
+        if s.WATCHED and not _may_use(s, row, number, True):
             return 0
+        if s.WATCHED and s.CLUSTER == 1:  # in clusters, warps needn't know that the phase before is complete
+            column = s.COLUMNS[number]
+            if s.TIMES[column] > _known(s, 0, row)[column]:
+                return 0
     _give_states(s)
     if s.WATCHED:
         for index in range(s.COUNT):
@@ -289,12 +293,6 @@ def _may_use(s: Value, row: int, number: int, near: bool) -> bool:
     if near and s.INIT_TIMES[number] <= known[init]:
         return True
     return column >= 0 and s.FENCED_TIMES[number] <= known[column]
-
-
-def _knows_phase(s: Value, row: int, number: int) -> bool:
-    """A warp must know that the phase before is complete; in clusters it needn't (`MbarrierUses.arrival`)."""
-    column = s.COLUMNS[number]
-    return s.CLUSTER != 1 or s.TIMES[column] <= _known(s, 0, row)[column]
 
 
 def _record_use(s: Value, column: int, number: int, time: int) -> None:

@@ -6,6 +6,7 @@ The metadata of a sparse A, which gives the positions of the stored elements in 
 import math
 from collections.abc import Callable, Mapping
 from functools import cache, lru_cache
+from operator import is_
 
 import numpy as np
 import numpy.typing as npt
@@ -118,7 +119,7 @@ class Fragment:
     def block(self, wave: Wave) -> RegisterBlock:
         """The registers of the whole wave, which nothing else has, so that code may change them in place."""
         known, regs = wave.blocks.get(self._key), wave.regs
-        if known is None or not known.is_current(regs, self._get) or known.is_shared:
+        if known is None or not all(map(is_, known.registers, self._get(regs))) or known.is_shared:
             known = wave.blocks[self._key] = RegisterBlock(np.stack([regs[slot] for slot in self._key]))
             for slot, register in zip(self._key, known.registers, strict=True):
                 regs[slot] = register

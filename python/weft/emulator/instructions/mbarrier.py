@@ -223,7 +223,7 @@ def wait(op: Op) -> End:
         offsets, asked = barrier.offsets(lanes), lanes.read(wanted)
         done = _completed(lanes, offsets, asked & np.uint32(1) if by_parity else asked >> np.uint64(63), line)
         count = int(np.count_nonzero(done))
-        if count and tries and wave.may_fail(line) and wave.fails(line, _phases(lanes, offsets, done)):
+        if count and tries and wave.fails(line, _phases(lanes, offsets, done)):
             lanes.write(result, np.zeros_like(done))
             return after
         if count == lanes.active or group.gave_up:

@@ -146,7 +146,9 @@ class Symbol(NDArrayOperatorsMixin, Fused):
         if method != "__call__" or named or ufunc.__name__ not in _CALLS:
             raise UntraceableError(f"calls {ufunc.__name__}.{method}")
         values = [x if isinstance(x, Symbol) else _constant(x) for x in inputs]
-        types = (*map(_weak_type, values, inputs), None)
+        # Python's own numbers adapt to the types of others.
+        pairs = zip(inputs, values, strict=True)
+        types = (*(type(x) if type(x) in (int, float) else v.dtype for x, v in pairs), None)
         *wanted, to = _loop(ufunc, types, None if wide is None else np.dtype(wide))
         converted = [v.astype(each) for v, each in zip(values, wanted, strict=False)]
         count, trailing = _shape(converted)
@@ -215,11 +217,6 @@ def _loop(
         resolve(types) if wide is None else resolve(types, signature=signature)
     )
     return found
-
-
-def _weak_type(value: Symbol, given: object) -> object:
-    """The type of an operand; Python's own for its numbers, which adapt to the others."""
-    return type(given) if type(given) in (int, float) else value.dtype
 
 
 def _constant(value: object) -> Symbol:

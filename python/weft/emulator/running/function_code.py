@@ -5,7 +5,7 @@ share of products of tensor cores (see `compiled`).
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from operator import is_, itemgetter
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,10 +28,6 @@ class RegisterBlock:
         self.array = array if array.base is None else array.copy()
         self.registers = list(self.array)
         self.address: int = self.array.ctypes.data
-
-    def is_current(self, file: list[Array], get: "Callable[[list[Array]], Any]") -> bool:
-        """Whether the file has these registers in the slots that `get` takes."""
-        return all(map(is_, self.registers, get(file)))
 
     @property
     def is_shared(self) -> bool:

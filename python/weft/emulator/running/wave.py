@@ -98,16 +98,14 @@ class Wave(Ctas):
         first = next(at for at, each in enumerate(self.delayed) if each[0] == queue)
         self.delayed.pop(first)[1]()
 
-    def may_fail(self, line: int) -> bool:
-        """Whether `fails` may be True."""
-        failed = self.failed_waits
-        return failed is not None and (self.random is not None or line not in failed)
-
     def fails(self, line: int, phases: Iterable[tuple[Key, int]]) -> bool:
         """Whether a wait fails although the phases, one for each warp, are complete."""
-        if self.failed_waits is None or self.knows is None or any(self.knows(*each) for each in phases):
+        failed, knows = self.failed_waits, self.knows
+        if failed is None or knows is None or (self.random is None and line in failed):
             return False
-        if line not in self.failed_waits:
-            self.failed_waits.add(line)
+        if any(knows(*each) for each in phases):
+            return False
+        if line not in failed:
+            failed.add(line)
             return True
         return self.random is not None and self.random.random() < _SPURIOUS

@@ -422,7 +422,7 @@ class Sanitizer(Watch):
         level, acquires, releases = self._scopes.get(words[-1], 0), _ACQUIRES & {*words}, _RELEASES & {*words}
         if level and acquires:
             with self.lanes.acquiring(threads):
-                self.clocks.catch_up(rows, level)
+                self.clocks.known[rows] = self.clocks.with_read(rows, level)
         if (level > CTA and releases) or kind == "mbarrier_init" or kind.startswith("proxy.async"):
             self.mbarriers.fence(rows)
         if kind == "mbarrier_init":

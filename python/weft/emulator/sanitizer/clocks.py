@@ -131,10 +131,6 @@ class VectorClocks:
             np.maximum(known, self.all[self._read[level], rows], out=known)
         return known
 
-    def catch_up(self, rows: Rows, level: int) -> None:
-        """A fence of that scope acquires what the warps have read relaxed."""
-        self.known[rows] = self.with_read(rows, level)
-
     def join(self, arrived: Rows, released: Rows) -> None:
         """What `arrived` did happens before what `released` do next."""
         joined = self.all[:, arrived].max(axis=1, keepdims=True)

@@ -73,10 +73,6 @@ class GlobalRaces:
             joined[0, column] = len(taken)
         return joined
 
-    def released_at(self) -> list[Hashable]:
-        """The addresses at which any wave has released something."""
-        return list(dict.fromkeys(key for _, key in self.memory.locations))
-
     def publish(self, key: Hashable, clock: Clocks, level: int = GPU) -> None:
         """Warps have released a clock at an address, with what it knows of other waves, to GPU or system."""
         here = self.memory.locations.setdefault((EVERYONE if level == SYSTEM else self.rank, key), {})

@@ -99,7 +99,8 @@ class Orders:
                         self._take(part, level, order, clock)
                     if scope >= GPU and access.space == "global":
                         # Other waves may have released at addresses that this one hasn't accessed.
-                        for name in names if key != _MANY else self.globals.released_at():
+                        released = dict.fromkeys(at for _, at in self.globals.memory.locations)
+                        for name in names if key != _MANY else released:
                             if (foreign := self.globals.published(name, scope)) is not None:
                                 self._take(part, level, order, foreign)
             if access.kind == "atomic" and len(rows) > 1:
