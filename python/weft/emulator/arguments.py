@@ -59,9 +59,7 @@ class Struct:
                 kind = type(value).__name__
                 raise WeftError(f"{what} must be an array, bytes or a NumPy scalar, got {kind}")
             if not 0 <= offset <= size - len(data):
-                raise WeftError(
-                    f"field {offset} of a Struct must end within its {size} bytes, but has {len(data)}"
-                )
+                raise WeftError(f"{what} must end within its {size} bytes, but has {len(data)}")
             self._data[offset : offset + len(data)] = data
 
     def encode(self, addresses: Mapping[int, int]) -> bytes:
@@ -288,22 +286,17 @@ def parameters(program: Program, args: Sequence[object], buffers: Buffers, kerne
     unwritten = [at for at, arg in enumerate(args) if isinstance(arg, Unwritten)]
     names: dict[Key, str] = {(at,): arg.name for at, arg in enumerate(args) if isinstance(arg, Named)}
     args = [arg.array if isinstance(arg, Unwritten | Named) else arg for arg in args]
-    for at, arg in enumerate(args):
+    for at, (arg, formal) in enumerate(zip(args, formals, strict=True)):
+        what = f"argument {at} of kernel '{kernel}'"
         if isinstance(arg, np.ndarray):
-            if formals[at].size != 8:
-                size = formals[at].size
-                raise WeftError(
-                    f"argument {at} of kernel '{kernel}' is an array, but its parameter has {size} bytes"
-                )
-            if formals[at].type.is_float:
-                kind = formals[at].type
-                raise WeftError(
-                    f"argument {at} of kernel '{kernel}' is an array, but its parameter is a .{kind}"
-                )
-            check_buffer(arg, f"argument {at} of kernel '{kernel}'")
+            if formal.size != 8:
+                raise WeftError(f"{what} is an array, but its parameter has {formal.size} bytes")
+            if formal.type.is_float:
+                raise WeftError(f"{what} is an array, but its parameter is a .{formal.type}")
+            check_buffer(arg, what)
             arrays[at,] = arg
         elif isinstance(arg, TensorMap) and isinstance(arg.buffer, np.ndarray):
-            check_buffer(arg.buffer, f"the buffer of argument {at} of kernel '{kernel}'")
+            check_buffer(arg.buffer, f"the buffer of {what}")
             arrays[at, 0] = arg.buffer
         elif isinstance(arg, Multicast):
             arrays |= {(at, number): array for number, array in enumerate(arg.arrays)}

@@ -233,9 +233,8 @@ class Machine:
             self._lowest = priority
 
     def _merged(self, group: Group, other: Group) -> Group:
-        return Group(
-            group.block, group.frame, Lanes.of(self.wave, group.lanes.threads() | other.lanes.threads())
-        )
+        threads = group.lanes.threads() | other.lanes.threads()
+        return Group(group.block, group.frame, Lanes.of(self.wave, threads))
 
     def _choose(self, group: Group) -> Group | None:
         """The group that runs after `group` has reached its next block."""

@@ -188,9 +188,7 @@ class Outline:
     def named(self, numbered: Sequence[str]) -> list[str]:
         """The registers and constants of this access that `numbered` stands for."""
         slots, constants = list(self.slots), list(self._constants)
-        return [
-            f"={constants[int(each[1:])]}" if each[0] == "=" else str(slots[int(each)]) for each in numbered
-        ]
+        return [f"={constants[int(n[1:])]}" if n[0] == "=" else str(slots[int(n)]) for n in numbered]
 
 
 LOADED, MASK, STORED = 256, 768, 1024
@@ -374,9 +372,8 @@ class Piece:
         """Predicates as octets. A table has them: LLVM takes three times as long to extend each lane."""
         bits = self._emitter.do(f"bitcast <8 x i1> {value} to i8")
         index = self._emitter.do(f"zext i8 {bits} to i64")
-        return self._emitter.do(
-            f"load i64, ptr {self._emitter.do(f'getelementptr i64, ptr %octets, i64 {index}')}"
-        )
+        place = self._emitter.do(f"getelementptr i64, ptr %octets, i64 {index}")
+        return self._emitter.do(f"load i64, ptr {place}")
 
     @property
     def saved(self) -> list[tuple[int, int]]:

@@ -312,13 +312,11 @@ class _Body:
             self._each(node.body)
 
     @contextmanager
-    def _loop(
-        self, goes_on: Callable[[], ir.Value], step: Callable[[], None] = lambda: None
-    ) -> Iterator[None]:
+    def _loop(self, more: Callable[[], ir.Value], step: Callable[[], None] = lambda: None) -> Iterator[None]:
         head, body, end, after = (self._block() for _ in range(4))
         self.b.branch(head)
         self.b.position_at_end(head)
-        self.b.cbranch(goes_on(), body, after)
+        self.b.cbranch(more(), body, after)
         self.b.position_at_end(body)
         self._loops.append((end, after))
         yield

@@ -528,9 +528,7 @@ def find_needs(plan: Plan) -> None:
                 now |= needs[at + 1]
             if now != needs[at]:
                 needs[at], grows = now, True
-    plan.entries = {
-        at: entry for at, entry in plan.entries.items() if operations[entry].kind != Kind.INTERPRET
-    }
+    plan.entries = {at: op for at, op in plan.entries.items() if operations[op].kind != Kind.INTERPRET}
     for entry in plan.entries.values():
         octets = needs[entry].to_bytes(needs[entry].bit_length() // 8 + 1, "little")
         each = np.unpackbits(np.frombuffer(octets, np.uint8), bitorder="little")

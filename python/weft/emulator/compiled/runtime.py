@@ -158,9 +158,7 @@ class Runtime:
         rows = _EVERY if lanes.rows is None else lanes.rows
         self._lanes = lanes
         self._rows[:count], self._registers[:count] = self._warps[rows], self._places[rows]
-        masks[:] = (
-            _ALL if mask is None else np.packbits(mask, axis=1, bitorder="little").view(np.uint32)[:, 0]
-        )
+        masks[:] = _ALL if mask is None else np.packbits(mask, 1, bitorder="little").view(np.uint32)[:, 0]
         whole = mask is None or bool((masks == _ALL).all())
         self._state[Field.COUNT : Field.SAVED] = count, whole
 

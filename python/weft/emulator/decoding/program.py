@@ -413,9 +413,7 @@ class Program:
             if block.end is None:
                 block.end = jump(after) if stop > start else leave(code)
         blocks = self.blocks[first : first + len(parts)]
-        edges = [
-            [target - first for target in block.end.targets] for block in blocks if block.end is not None
-        ]
+        edges = [[to - first for to in block.end.targets] for block in blocks if block.end is not None]
         for block, rank in zip(blocks, ranks(edges, 0), strict=True):
             block.rank = rank
         mark(blocks, first)

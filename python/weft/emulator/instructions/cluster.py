@@ -81,9 +81,8 @@ def asynchronous(op: Op) -> Step:
                 pieces = memory.locate(lanes, address.space, at, width, "store", line)
             else:
                 first = memory.shared_offsets(lanes, address.space, at, width, line)
-                pieces = [
-                    Piece(memory.shared.view(width), (first // np.uint64(width)).view(np.intp), lanes.mask)
-                ]
+                elements = (first // np.uint64(width)).view(np.intp)
+                pieces = [Piece(memory.shared.view(width), elements, lanes.mask)]
                 _notify(lanes, event, first, width, marks, line)
             work += [(piece, value) for piece in pieces]
 
@@ -156,9 +155,8 @@ def _ask(lanes: Lanes, ctas: range, offset: int, mark: int, line: int) -> None:
         wave.watch.launch_cancel(first is not None, marks, lanes.threads(), line)
         bytes_, threads = np.arange(offset, offset + _RESPONSE), lanes.threads()
         for cta in ctas:
-            wave.watch.async_access(
-                UnitAccess("store", "bulk", cta, "shared", bytes_, threads, line, (cta, mark))
-            )
+            access = UnitAccess("store", "bulk", cta, "shared", bytes_, threads, line, (cta, mark))
+            wave.watch.async_access(access)
 
     def finish() -> None:
         for cta in ctas:

@@ -233,10 +233,8 @@ class SharedAddress:
 
     def of(self, lanes: Lanes) -> Numbers:
         """`[warps, 32]`: the offset in the shared memory of the wave's CTAs, which follow each other."""
-        offsets = lanes.wave.memory.shared_offsets(
-            lanes, self._address.space, self._address(lanes), 1, self._line
-        )
-        return offsets.astype(np.int64)
+        memory, of = lanes.wave.memory, self._address
+        return memory.shared_offsets(lanes, of.space, of(lanes), 1, self._line).astype(np.int64)
 
     def of_one(self, wave: Wave, row: int, lane: int) -> Key | None:
         """The CTA and the offset of one thread; None if the address is illegal."""

@@ -311,15 +311,14 @@ def _global(
     if not len(inside):
         return np.zeros(0, np.uint8), np.zeros((0, taken.unit), np.int64)
     last = int(inside.max()) + taken.unit
-    segment = cp_async_bulk.global_segment(
-        one, map_.address, int(inside.min()), last, line, writes=kind != "load"
-    )
-    first = inside + map_.address
+    first, writes = int(inside.min()), kind != "load"
+    segment = cp_async_bulk.global_segment(one, map_.address, first, last, line, writes=writes)
+    begins = inside + map_.address
     if taken.in_chunks:
-        chunks = Chunks(first)
+        chunks = Chunks(begins)
         notify_global(one, kind, chunks, line, barrier, data)
         return segment.data, chunks.moved(-segment.base)
-    addresses: Numbers = first[:, None] + np.arange(taken.unit)
+    addresses: Numbers = begins[:, None] + np.arange(taken.unit)
     notify_global(one, kind, addresses, line, barrier, data)
     return segment.data, addresses - segment.base
 

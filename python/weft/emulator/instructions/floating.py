@@ -131,11 +131,9 @@ class Format:
             return self.lift(plain)
 
         def run(*registers: Array) -> Array:
-            elements = [self.elements(r) for r in registers]
-            bits = self.bits(plain(*[self.values(e) for e in elements]))
-            return self.register(
-                self._flushed(bits, lambda: exact(*[decode(e, self.name) for e in elements]))
-            )
+            parts = [self.elements(r) for r in registers]
+            bits = self.bits(plain(*[self.values(e) for e in parts]))
+            return self.register(self._flushed(bits, lambda: exact(*[decode(e, self.name) for e in parts])))
 
         return run
 

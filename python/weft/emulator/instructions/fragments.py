@@ -95,9 +95,7 @@ class Fragment:
     def marked(self, marks: Callable[[int], Bools]) -> Bools:
         """The elements in registers that are marked, `[warps, *shape]`."""
         none = np.zeros((), self._words)
-        found: Bools = (
-            self._matrix(np.stack([np.where(marks(slot), ~none, none) for slot in self.slots])) != 0
-        )
+        found: Bools = self._matrix(np.stack([np.where(marks(at), ~none, none) for at in self.slots])) != 0
         return found
 
     def marks(self, matrix: Bools) -> Marks:

@@ -120,9 +120,8 @@ def matrices(lanes: Lanes, proxy: str, ctas: Sequence[int], places: Places, line
             reading = lanes.narrowed(lanes.enabled() & (lanes.chosen(wave.cta_of_row) == cta)[:, None])
         _check(reading, proxy, cta, places.chunks, line, places.used)
     octets, first, end = memory.shared.data.reshape(-1, memory.shared_stride), ctas[0], ctas[0] + len(ctas)
-    return gathered(
-        octets[first:end] if list(ctas) == list(range(first, end)) else octets[list(ctas)], places
-    )
+    chosen = octets[first:end] if list(ctas) == list(range(first, end)) else octets[list(ctas)]
+    return gathered(chosen, places)
 
 
 def gathered(octets: Array, places: Places) -> Array:
@@ -153,9 +152,8 @@ def _check(lanes: Lanes, proxy: str, cta: int, offsets: Offsets, line: int, used
     if lanes.wave.watch is not None:
         octets = offsets.reshape(-1)
         watched = Chunks(octets) if used == CHUNK else (octets[:, None] + np.arange(used)).reshape(-1)
-        lanes.wave.watch.async_access(
-            UnitAccess("load", proxy, cta, "shared", watched, lanes.threads(), line)
-        )
+        access = UnitAccess("load", proxy, cta, "shared", watched, lanes.threads(), line)
+        lanes.wave.watch.async_access(access)
     shared = lanes.wave.memory.shared_of(cta)
     if int(offsets.max(initial=0)) + CHUNK > len(shared):
         past = int(offsets.max())

@@ -45,9 +45,7 @@ def mma(op: Op) -> Step:
 
     def run(lanes: Lanes) -> None:
         regs = lanes.regs
-        threads = [
-            (at, (row, *[regs[slot].item(row, at[1]) for slot in slots])) for at, row in lanes.places()
-        ]
+        threads = [(at, (row, *[regs[s].item(row, at[1]) for s in slots])) for at, row in lanes.places()]
         if quick.run(lanes, threads, lambda: read(lanes)):
             return
         values = read(lanes)

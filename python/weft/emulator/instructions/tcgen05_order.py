@@ -63,9 +63,8 @@ def notify_tensor(
     """Reports a thread's accesses to tensor memory, a rectangle or lanes and columns, to observers."""
     if one.wave.watch is not None:
         each = cells if isinstance(cells, Cells) else (cells[0] << LANE_SHIFT | cells[1]).reshape(-1)
-        one.wave.watch.async_access(
-            UnitAccess(kind, PROXY, cta, "tensor", each, one.threads(), line, use=use)
-        )
+        access = UnitAccess(kind, PROXY, cta, "tensor", each, one.threads(), line, use=use)
+        one.wave.watch.async_access(access)
 
 
 table = Table()

@@ -206,7 +206,5 @@ def _reduction(op: Op, name: str, kind: str, nan: bool) -> tuple[Callable[[Array
         return lambda v: canonical(ufunc.reduce(v, axis=2), "f32").view(np.float32), np.float32(neutral)
     limits = np.iinfo(np.int32 if kind == "s32" else np.uint32)
     dtype = limits.dtype.type
-    idle = {"min": dtype(limits.max), "max": dtype(limits.min), "and": np.uint32(0xFFFFFFFF)}.get(
-        name, dtype(0)
-    )
+    idle = {"min": dtype(limits.max), "max": dtype(limits.min), "and": _EVERY}.get(name, dtype(0))
     return lambda v: ufunc.reduce(v, axis=2, dtype=v.dtype), idle

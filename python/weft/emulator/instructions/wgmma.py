@@ -66,14 +66,12 @@ class InShared:
         """Whether the warps of each warpgroup have the same descriptor."""
         return _of_warpgroups(lanes, self.slot) is not None
 
-    def marked(
-        self, lanes: Lanes, marks: Callable[[int], Bools], octets: Array, *, own: bool = False
-    ) -> Bools:
+    def marked(self, lanes: Lanes, marks: Callable[[int], Bools], data: Array, *, own: bool = False) -> Bools:
         """The rows with a marked element, `[warps, rows]`; `own`: only the 16 of each warp."""
         numbers, found = lanes.row_numbers(), []
         for cta, word in zip(lanes.wave.cta_of_row[numbers], lanes.read(self.slot)[:, 0], strict=True):
             places = self.places(int(word), by_row=True)
-            marked = shared_operand.gathered(octets[cta, None], places)[0]
+            marked = shared_operand.gathered(data[cta, None], places)[0]
             found.append(np.logical_or.reduce(marked, axis=1) != 0)
         every: Bools = np.stack(found)
         if not own:
@@ -341,9 +339,7 @@ class _InRegisters:
     def uniform(self, lanes: Lanes) -> bool:
         return True
 
-    def marked(
-        self, lanes: Lanes, marks: Callable[[int], Bools], octets: Array, *, own: bool = False
-    ) -> Bools:
+    def marked(self, lanes: Lanes, marks: Callable[[int], Bools], data: Array, *, own: bool = False) -> Bools:
         """Each warp's rows with an element in marked registers, `[warps, 16]`."""
         found: Bools = np.logical_or.reduce(self.fragment.marked(marks), axis=2)
         return found

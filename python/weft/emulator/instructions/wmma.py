@@ -32,10 +32,8 @@ def _form(op: Op, family: Family[Any]) -> Any:
     return form
 
 
-def _fragment(
-    op: Op, operand: Operand, registers: Registers, fragment: str, shape: str, name: str
-) -> Fragment:
-    layout = wmma.h200_layout(shape, fragment, name)
+def _fragment(op: Op, operand: Operand, registers: Registers, of: str, shape: str, name: str) -> Fragment:
+    layout = wmma.h200_layout(shape, of, name)
     return Fragment(op, operand, registers, ELEMENT_TYPES[name].bits, registers.role == "out", layout=layout)
 
 

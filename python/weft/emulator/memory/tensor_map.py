@@ -257,9 +257,8 @@ def of_pixels(map_: isa.TensorMap, coordinates: tuple[int, ...], offsets: tuple[
     count = -(-map_.channels_per_pixel // map_.packing)
     channels = coordinates[0] // map_.packing + np.arange(count, dtype=np.int64)
     shape = (len(pixel), len(channels))
-    return _taken(
-        map_, [np.broadcast_to(channels, shape), *(np.broadcast_to(a[:, None], shape) for a in axes)]
-    )
+    pixels = [np.broadcast_to(a[:, None], shape) for a in axes]
+    return _taken(map_, [np.broadcast_to(channels, shape), *pixels])
 
 
 def _taken(map_: isa.TensorMap, axes: list[Numbers], unit: int = 0) -> Taken:

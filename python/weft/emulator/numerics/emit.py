@@ -414,12 +414,10 @@ class Emitter:
         new = self.do(f"bitcast <{n} x i64> {splat(np.int64(_NEW_NAN), n)} to {kind}")
         result = self.select(self.do(f"fcmp uno {kind} {result}, {result}"), new, result, kind, n)
         for value in values[::-1]:
-            unordered = self.do(f"fcmp uno {kind} {value}, {value}")
+            is_nan = self.do(f"fcmp uno {kind} {value}, {value}")
             bits = self.do(f"bitcast {kind} {value} to <{n} x i64>")
             quiet = self.do(f"or <{n} x i64> {bits}, {splat(np.int64(_QUIET), n)}")
-            result = self.select(
-                unordered, self.do(f"bitcast <{n} x i64> {quiet} to {kind}"), result, kind, n
-            )
+            result = self.select(is_nan, self.do(f"bitcast <{n} x i64> {quiet} to {kind}"), result, kind, n)
         return result
 
     def _neighbor(self, x: str, toward: Any, dtype: "np.dtype[Any]", n: int) -> str:

@@ -403,13 +403,11 @@ class DeclarationReader:
             if space not in ("global", "const"):
                 what = f"only variables in global or const space have initial values, got '{name.text}' in"
                 raise PtxError(f"{what} {space} space", *location)
-            written = self._initializer(variable, kind.bytes, 0, 0)
+            end = self._initializer(variable, kind.bytes, 0, 0)
             if not size and counts:
-                variable.size = -(-written // element) * element
-            elif written > size:
-                raise PtxError(
-                    f"'{name.text}' has {size} bytes, but its initializer has {written}", *location
-                )
+                variable.size = -(-end // element) * element
+            elif end > size:
+                raise PtxError(f"'{name.text}' has {size} bytes, but its initializer has {end}", *location)
         if not 0 <= variable.size <= _MAX_VARIABLE:
             raise PtxError(f"'{name.text}' has {variable.size} bytes", *location)
         variable.external = external and variable.size == 0

@@ -56,6 +56,7 @@ class Slots:
 
 
 Dim3 = tuple[int, int, int]
+Numbers = npt.NDArray[np.intp]
 
 
 @dataclass(frozen=True)
@@ -147,19 +148,17 @@ class Ctas:
     def __init__(self, launch: Launch, device: Device, cta_numbers: Sequence[int]) -> None:
         self.launch: Launch = launch
         self.device: Device = device
-        self.cta_numbers: npt.NDArray[np.intp] = np.array(cta_numbers)
+        self.cta_numbers: Numbers = np.array(cta_numbers)
         self.warps = len(cta_numbers) * launch.warps
-        self.cta_of_row: npt.NDArray[np.intp] = np.repeat(np.arange(len(cta_numbers)), launch.warps)
-        self.warp_of_row: npt.NDArray[np.intp] = np.tile(np.arange(launch.warps), len(cta_numbers))
+        self.cta_of_row: Numbers = np.repeat(np.arange(len(cta_numbers)), launch.warps)
+        self.warp_of_row: Numbers = np.tile(np.arange(launch.warps), len(cta_numbers))
         thread = self.warp_of_row[:, None] * 32 + np.arange(32)
         self.live: Bools = thread < launch.threads
-        self.tid: npt.NDArray[np.intp] = _coordinates(np.where(self.live, thread, 0), launch.block)
-        self.ntid: npt.NDArray[np.intp] = np.array([*launch.block, 1])
-        self.ctaid: npt.NDArray[np.intp] = _coordinates(
-            self.cta_numbers[self.cta_of_row][:, None], launch.grid
-        )
-        self.nctaid: npt.NDArray[np.intp] = np.array([*launch.grid, 1])
-        self.cluster_nctaid: npt.NDArray[np.intp] = np.array([*launch.cluster, 1])
+        self.tid: Numbers = _coordinates(np.where(self.live, thread, 0), launch.block)
+        self.ntid: Numbers = np.array([*launch.block, 1])
+        self.ctaid: Numbers = _coordinates(self.cta_numbers[self.cta_of_row][:, None], launch.grid)
+        self.nctaid: Numbers = np.array([*launch.grid, 1])
+        self.cluster_nctaid: Numbers = np.array([*launch.cluster, 1])
 
     def cluster_rank(self, cta: int) -> int:
         """The rank in its cluster of CTA number `cta`."""
@@ -170,7 +169,7 @@ class Ctas:
         size = self.launch.cluster_size
         return range(cta // size * size, cta // size * size + size)
 
-    def distances(self, rows: "npt.NDArray[np.intp]", others: "npt.NDArray[np.intp]") -> Array:
+    def distances(self, rows: Numbers, others: Numbers) -> Array:
         """The distance between warps: 0 in the same CTA, 1 in the same cluster, 2 otherwise."""
         first, second = self.cta_of_row[rows], self.cta_of_row[others]
         size = self.launch.cluster_size
@@ -202,7 +201,7 @@ class Ctas:
         return self.thread(*divmod(int(threads.argmax()), 32))
 
 
-def _coordinates(flat: npt.NDArray[np.intp], dims: Dim3) -> npt.NDArray[np.intp]:
+def _coordinates(flat: Numbers, dims: Dim3) -> Numbers:
     """x, y, z and 0 along a new last axis."""
     x, y, _ = dims
     return np.stack([flat % x, flat // x % y, flat // (x * y), np.zeros_like(flat)], axis=-1)

@@ -7,6 +7,7 @@ from weakref import WeakKeyDictionary, WeakMethod
 import numpy as np
 
 from weft.emulator.errors import Fault
+from weft.emulator.memory.mbarrier import Key
 from weft.emulator.memory.segments import CLUSTER, CTA, LEVELS, WORLD_LEVELS, Access, Threads
 from weft.emulator.reading.syntax import Bools
 from weft.emulator.running.barriers import Phase
@@ -86,7 +87,7 @@ class Sanitizer(Watch):
         self.local = LocalMemory(wave, findings, kernel.needed, calls=kernel.calls)
         self.cancels = LaunchCancels(self.clocks, findings)
         self._ignored_waits = kernel.ignored_waits
-        self._ignored: dict[tuple[int, tuple[int, int]], int] = {}
+        self._ignored: dict[tuple[int, Key], int] = {}
         kernel.begin(wave)
         wave.failed_waits, wave.knows = set(kernel.ignored_waits), self.table.phase_known
 
@@ -173,11 +174,11 @@ class Sanitizer(Watch):
         elif space == "shared" and len(offsets):
             self._units_access(access, rows.tolist())
 
-    def unit_may_signal(self, mbarrier: tuple[int, int], row: int) -> bool:
+    def unit_may_signal(self, mbarrier: Key, row: int) -> bool:
         """Whether the bulk unit's use of an mbarrier for a warp breaks no rule."""
         return not self._ended[mbarrier[0]] and self.mbarriers.unit_may_use(mbarrier, row)
 
-    def unit_signals(self, mbarrier: tuple[int, int], row: int, column: int, time: int, line: int) -> None:
+    def unit_signals(self, mbarrier: Key, row: int, column: int, time: int, line: int) -> None:
         """Code of the host has written shared memory for a warp, until a time of the mbarrier's column."""
         self.mbarriers.unit_uses(mbarrier, column, time, line)
         if self.launch_before is not None:
@@ -331,7 +332,7 @@ class Sanitizer(Watch):
         """Whether waits of a line, or those after waits whose result nothing uses, are remembered."""
         return bool(self._ignored) or line in self._ignored_waits
 
-    def _observe(self, key: tuple[int, int], rows: Rows, line: int, *, relaxed: bool) -> None:
+    def _observe(self, key: Key, rows: Rows, line: int, *, relaxed: bool) -> None:
         self._use(key, rows, line)
         for row in rows.tolist():
             if line in self._ignored_waits:
@@ -347,7 +348,7 @@ class Sanitizer(Watch):
             near = self.wave.cta_of_row[row] == key[0]
             self.clocks.read(np.array([row]), CTA if near else CLUSTER, done)
 
-    def _arrive(self, key: tuple[int, int], rows: Rows, *, relaxed: bool = False) -> None:
+    def _arrive(self, key: Key, rows: Rows, *, relaxed: bool = False) -> None:
         pending = self.table.clocks(key)[0]
         if relaxed:
             near = self.wave.cta_of_row[rows] == key[0]
@@ -356,7 +357,7 @@ class Sanitizer(Watch):
         else:
             self.clocks.release(rows, pending)
 
-    def _use(self, key: tuple[int, int], rows: Rows, line: int, proxy: str = "") -> None:
+    def _use(self, key: Key, rows: Rows, line: int, proxy: str = "") -> None:
         """Threads, or units on their behalf, use an mbarrier."""
         self.mbarriers.use(key, rows, line, proxy)
         if self._ended[key[0]]:
@@ -382,9 +383,7 @@ class Sanitizer(Watch):
                 self.races.ended(cta, known)
                 self.mbarriers.ended(cta, known)
 
-    def launch_cancel(
-        self, found: bool, mbarriers: tuple[tuple[int, int], ...], threads: Bools, line: int
-    ) -> None:
+    def launch_cancel(self, found: bool, mbarriers: tuple[Key, ...], threads: Bools, line: int) -> None:
         cluster = mbarriers[0][0] // self.wave.launch.cluster_size
         self.cancels.request(cluster, int(rows_of(threads)[0]), self.wave.first(threads), line)
         if not found:
@@ -393,7 +392,7 @@ class Sanitizer(Watch):
     def registers_changed(self, grows: bool, count: int, threads: Bools, line: int) -> None:
         self.pool.changed(grows, count, rows_of(threads), line)
 
-    def _commit(self, key: tuple[int, int], threads: Bools, line: int) -> None:
+    def _commit(self, key: Key, threads: Bools, line: int) -> None:
         """Asynchronous units have completed what threads issued so far."""
         rows, pending = rows_of(threads), self.table.clocks(key)[0]
         self._use(key, rows, line, "tcgen05")

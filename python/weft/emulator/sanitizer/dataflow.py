@@ -47,9 +47,8 @@ class Watched:
 
     def touches(self, traffic: Traffic) -> bool:
         """Whether an instruction uses a watched register."""
-        return traffic.prefix == "wgmma.mma_async" or not self._slots.isdisjoint(
-            (*traffic.reads, *traffic.writes)
-        )
+        used = *traffic.reads, *traffic.writes
+        return traffic.prefix == "wgmma.mma_async" or not self._slots.isdisjoint(used)
 
 
 NOTHING = Watched(frozenset(), frozenset(), frozenset())

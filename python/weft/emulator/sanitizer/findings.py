@@ -189,9 +189,8 @@ class Findings:
         lanes: Bools | None = None,
     ) -> None:
         """Records a mistake of an access: its `bad` parts, `count` for each of its lanes, or of `lanes`."""
-        at = int(
-            np.flatnonzero(access.lanes.enabled() if lanes is None else lanes)[int(bad.argmax()) // count]
-        )
+        chosen = access.lanes.enabled() if lanes is None else lanes
+        at = int(np.flatnonzero(chosen)[int(bad.argmax()) // count])
         thread = wave.thread(int(access.lanes.row_numbers()[at // 32]), at % 32)
         address = int(access.address.flat[at])
         message = f"{access.space} memory at 0x{address:x} {what}"

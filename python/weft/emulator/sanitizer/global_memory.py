@@ -229,9 +229,8 @@ class LocalMemory:
             empty = ~flat[every]
             bad = (empty & ~is_padding(self._needed, access, empty)).any(axis=1)
         if bad.any():
-            self.findings.add_lanes(
-                "uninitialized-local", "is read but was never written", self.wave, access, bad
-            )
+            what = "is read but was never written"
+            self.findings.add_lanes("uninitialized-local", what, self.wave, access, bad)
 
 
 COLUMN_BITS = 20

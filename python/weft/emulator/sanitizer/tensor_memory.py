@@ -266,9 +266,8 @@ class TensorMemory:
         """By the number of an earlier use of the same thread: whether `use` takes place after it."""
         number = self._number(use)
         if len(self._orders) < len(self._uses):
-            self._orders = np.array(
-                [[None not in (a, b) and in_order(a, b) for a in self._uses] for b in self._uses]
-            )
+            uses = self._uses
+            self._orders = np.array([[None not in (a, b) and in_order(a, b) for a in uses] for b in uses])
         return self._orders[number]
 
     def _report(self, rule: str, what: str, index: Index, bad: Bools, row: int, line: int) -> None:

@@ -122,9 +122,8 @@ class Undefined:
                 origin[rows] = np.where(lane < 0, 0, origin[rows[:, None], np.maximum(lane, 0)])
         if traffic.selects is not None and slot in traffic.selects[:2]:
             true, false, predicate = traffic.selects
-            origin = np.where(
-                regs[predicate] & (slot == true) | ~regs[predicate] & (slot == false), origin, 0
-            )
+            chosen = regs[predicate]
+            origin = np.where(chosen & (slot == true) | ~chosen & (slot == false), origin, 0)
         return origin
 
     def _write(self, slot: int, threads: Bools, value: Origins) -> None:
