@@ -72,9 +72,9 @@ def state(sanitizer, names):
     times = [0 if column is None else clocks.times[column] for column in columns]
     found["counts"] = np.array([wave.changes, wave.ticks, wave.mbarriers.phases, *times])
     np.testing.assert_array_equal(shadow.read_by, readers(shadow))
-    lives, table = sanitizer.mbarriers._lives.items(), sanitizer.table
+    lives, table = sanitizer.mbarriers._lines, sanitizer.table
     found["uses"] = np.array(
-        [(*key, places[at], *use) for key, life in lives for at, *use in table.used(life.number)]
+        [(*key, places[at], *use) for key in lives for at, *use in table.used(table.number(key))]
     )
     return found
 

@@ -150,9 +150,7 @@ def known(sanitizer):
     arrays += [each[:count] for each in (table.pending, table.done, table.columns)]
     arrays += [table.init_rows[:count], table.init_times[:count], table.fenced_columns[:count]]
     uses = [table.used(at) for at in range(count)]
-    lives = sorted(
-        (key, life.line, life.row, life.number) for key, life in sanitizer.mbarriers._lives.items()
-    )
+    lives = sorted(sanitizer.mbarriers._lines.items())
     unfenced = {row: len(each) for row, each in sanitizer.mbarriers._unfenced.items()}
     return (
         [array.tolist() for array in arrays],

@@ -3,8 +3,6 @@
 What the sanitizer knows of the mbarriers of a wave, in arrays that code of the host changes, too.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
 
@@ -131,15 +129,6 @@ _UNITS = ("bulk", "st.async")
 """Units whose use ends with the mbarrier's phase."""
 
 
-@dataclass(eq=False)
-class _Life:
-    """An mbarrier from its init on: the line and the warp of that, and its number."""
-
-    line: int
-    row: int
-    number: int
-
-
 class MbarrierUses:
     """A wave's mbarriers; failed waits are no uses. `init_fences`: units need fences within a CTA, too."""
 
@@ -154,25 +143,26 @@ class MbarrierUses:
     ) -> None:
         self.wave, self.clocks, self.findings, self.init_fences = wave, clocks, findings, init_fences
         self.table = table
-        self._lives: dict[Key, _Life] = {}
-        self._unfenced: dict[int, list[_Life]] = {}
+        self._lines: dict[Key, int] = {}
+        """Those of the inits of mbarriers that are in use."""
+        self._unfenced: dict[int, list[tuple[Key, int]]] = {}
+        """The mbarriers that each warp has initialized since its last fence, with the times."""
 
     def init(self, key: Key, row: int, line: int) -> None:
         """A warp initializes an mbarrier."""
-        known = self._lives.get(key)
-        if known is not None:
-            message = f"the mbarrier at 0x{key[1]:x} is in use since its init at line {known.line}"
+        if key in self._lines:
+            message = f"the mbarrier at 0x{key[1]:x} is in use since its init at line {self._lines[key]}"
             self.findings.add("mbarrier-init-twice", message, line, self.wave.thread(row, 0), key[1])
-        life = self._lives[key] = _Life(line, row, self.table.begin(key, row))
-        self._unfenced.setdefault(row, []).append(life)
+        self._lines[key] = line
+        at = self.table.begin(key, row)
+        self._unfenced.setdefault(row, []).append((key, self.table.init_times.item(at)))
 
     def inval(self, key: Key, row: int, line: int) -> None:
         """A warp invalidates an mbarrier; all uses must have happened before."""
-        life = self._lives.pop(key, None)
-        if life is None:
+        if self._lines.pop(key, None) is None:
             return
-        known = self.clocks.known[row]
-        late = [line for column, time, line in self.table.used(life.number) if time > known[column]]
+        known, at = self.clocks.known[row], self.table.number(key)
+        late = [line for column, time, line in self.table.used(at) if time > known[column]]
         if late:
             since = late[0]
             what = f"is invalidated, and used at line {since}; nothing orders the two"
@@ -180,30 +170,28 @@ class MbarrierUses:
 
     def use(self, key: Key, rows: Rows, line: int, proxy: str = "") -> None:
         """Warps use an mbarrier, or the asynchronous unit `proxy` does on their behalf."""
-        life = self._lives.get(key)
-        if life is None:
+        if key not in self._lines:
             return
-        known, table, at = self.clocks.known, self.table, life.number
-        table.fit()
+        known, table, at = self.clocks.known, self.table, self.table.number(key)
         for row in rows.tolist():
-            if wrong := self._complaint(key, life, row, proxy):
+            if wrong := self._complaint(key, at, row, proxy):
                 self._report(*wrong, row, line)
             if proxy not in _UNITS:
                 table.use(at, row, int(known[row, row]), line)
 
-    def _complaint(self, key: Key, life: _Life, row: int, proxy: str) -> tuple[str, Key, str] | None:
+    def _complaint(self, key: Key, at: int, row: int, proxy: str) -> tuple[str, Key, str] | None:
         """What is wrong with a use by a warp or a unit: rule, mbarrier and the rest of a sentence."""
-        known, table, at = self.clocks.known, self.table, life.number
+        known, table = self.clocks.known, self.table
         column = table.fenced_columns.item(at)
         if column != NONE and known.item(row, column) >= table.fenced_times.item(at):
             return None
-        if table.init_times.item(at) > known.item(row, life.row):
-            what = f"is used, and initialized at line {life.line}; nothing orders the two"
+        if table.init_times.item(at) > known.item(row, table.init_rows.item(at)):
+            what = f"is used, and initialized at line {self._lines[key]}; nothing orders the two"
             return "mbarrier-race", key, what
         far = self.wave.cta_of_row.item(row) != key[0]
         if proxy in _NEED_FENCE and (self.init_fences or far):
             of = "of another CTA " if far else ""
-            what = f"{of}is used without a fence.mbarrier_init after its init at line {life.line}"
+            what = f"{of}is used without a fence.mbarrier_init after its init at line {self._lines[key]}"
             return "mbarrier-init-fence", key, what
         return None
 
@@ -228,29 +216,27 @@ class MbarrierUses:
 
     def unit_may_use(self, key: Key, row: int) -> bool:
         """Whether `use` by the bulk unit for a warp finds nothing."""
-        life = self._lives.get(key)
-        return life is None or self._complaint(key, life, row, "bulk") is None
+        return key not in self._lines or self._complaint(key, self.table.number(key), row, "bulk") is None
 
     def unit_uses(self, key: Key, column: int, time: int, line: int) -> None:
         """An asynchronous unit will arrive at an mbarrier, at a time of its own column."""
-        if (life := self._lives.get(key)) is not None:
-            self.table.fit()
-            self.table.use(life.number, column, time, line)
+        if key in self._lines:
+            self.table.use(self.table.number(key), column, time, line)
 
     def fence(self, rows: Rows) -> None:
         """Warps have made their inits visible to the cluster."""
         table = self.table
         for row in rows.tolist():
-            lives = self._unfenced.pop(row, None)
-            if lives:
+            inits = self._unfenced.pop(row, None)
+            if inits:
                 column = self.clocks.column(("mbarrier.init", row), True)
                 self.clocks.times[column] += 1
                 time = self.clocks.times[column]
                 self.clocks.learn(row, column, time)
-                alive = {id(life) for life in self._lives.values()}
-                for life in lives:
-                    if id(life) in alive:
-                        table.fenced_columns[life.number], table.fenced_times[life.number] = column, time
+                for key, begun in inits:
+                    at = table.number(key)
+                    if key in self._lines and (table.init_rows[at], table.init_times[at]) == (row, begun):
+                        table.fenced_columns[at], table.fenced_times[at] = column, time
 
     def inits(self, row: int, clock: Clocks) -> Clocks:
         """`clock` with what a fence.mbarrier_init of the warp has made visible."""
@@ -263,7 +249,7 @@ class MbarrierUses:
     def ended(self, cta: int, known: Clocks) -> None:
         """A CTA whose threads know `known` has ended."""
         rows, table = self.wave.rows_of(cta), self.table
-        mine = {key: life.number for key, life in self._lives.items() if key[0] == cta}
+        mine = {key: table.number(key) for key in self._lines if key[0] == cta}
         if not mine:
             return
         table.fit()
