@@ -72,9 +72,7 @@ class Waves:
         return -(-clusters // -(-clusters // most)) * size
 
     def begin_part(self) -> None:
-        """In a process that runs a part of the launch: drops the waves that have begun, which another process
-        runs, and what was counted before.
-        """
+        """Drops, in a process that runs a part, the waves that another one runs, and what was counted."""
         self._live.clear()
         self._resumes = False
         self.totals.limit -= self.totals.instructions

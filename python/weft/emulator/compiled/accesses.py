@@ -495,9 +495,7 @@ def _set_changed(s: Value, register: int, row: int, changed: int) -> None:
 
 
 def touch(s: Value, op: Value) -> int:
-    """Announces what several instructions read and write. 0 if a register is in use: then the interpreter
-    announces each instruction, and reports it.
-    """
+    """Announces what instructions read and write. 0 if a register is in use: the interpreter reports it."""
     if not s.CHECKED:
         return 1
     both = op.READS + op.WRITES

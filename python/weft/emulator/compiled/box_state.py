@@ -38,9 +38,7 @@ class Call(Record):
 
 
 class Cta(Record):
-    """The shared memory of a CTA, by its offset in the wave's, the time of the access there, and the offset
-    of the mbarrier that a load signals.
-    """
+    """A CTA's shared memory by offsets in the wave's, the access's time, and the mbarrier's offset."""
 
     BEGIN = END = COLUMN = TIME = MARK = ""
 

@@ -433,9 +433,7 @@ class MbarrierCalls:
         return states
 
     def commit(self, lanes: Threads, offsets: Addresses, masks: Array | None, line: int) -> bool:
-        """The units of the active lanes, which have completed all operations, arrive: at the mbarriers of the
-        CTAs in `masks`, or (None) at the addressed ones.
-        """
+        """Units of the lanes, which are done, arrive: at mbarriers of CTAs in `masks`, or (None) at these."""
         if not self._begin(lanes, whole=False):
             return False
         if self._sanitizer is not None:

@@ -44,9 +44,7 @@ class Access:
 
 @dataclass(eq=False)
 class Trace:
-    """What a step does: at most one access, whose operands come from before the step, and then its writes:
-    slot, value, and the lanes that it is for.
-    """
+    """What a step does: at most one access, then its writes: slot, value, and the lanes that it is for."""
 
     access: Access | None = None
     loaded: Symbol | None = None

@@ -278,9 +278,7 @@ class OperandReads:
         self._clocks: Clocks | None = None
 
     def record(self, lists: Lists, line: int) -> bool:
-        """Records what units read. False if that may break a rule; then it may have recorded a part, which
-        doing all of it again doesn't change.
-        """
+        """Records what units read. False if that may break a rule; doing all of it again changes nothing."""
         clocks = self._sanitizer.clocks
         np.add(clocks.times[lists.columns], 1, out=lists.times)
         self._part.refresh()
@@ -292,9 +290,7 @@ class OperandReads:
         return bool(_function()(self._call.ctypes.data, self._part.pointer))
 
     def prepared(self, proxy: str, reads: Sequence[Read]) -> Lists:
-        """What `record` needs of some reads: the chunks of each matrix, and the column of the unit that reads
-        it; it doesn't keep the matrices.
-        """
+        """What `record` needs of reads: each matrix's chunks, and its unit's column, without the matrices."""
         stride, lists = self._sanitizer.wave.memory.shared_stride, []
         for row, cta, matrices in reads:
             column = self._sanitizer.column_of(proxy, row)

@@ -124,9 +124,7 @@ class Fragment:
         return known
 
     def places(self, warps: int, count: int) -> Places:
-        """Where the elements of the matrix of `count` warps, one below the other, are in an array
-        `[registers, warps, 32]`, from the first of them on.
-        """
+        """Where elements of `count` warps' matrices, one below the other, are in `[registers, warps, 32]`."""
         return _places(self._layout, self.shape, self._bits, 8 * self._words.itemsize, warps, count)
 
 

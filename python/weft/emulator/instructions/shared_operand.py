@@ -110,9 +110,7 @@ def matrix_places(
 
 
 def matrices(lanes: Lanes, proxy: str, ctas: Sequence[int], places: Places, line: int) -> Array:
-    """The elements at the same places in the shared memory of CTAs, `[ctas, …]`, read by `proxy` for `lanes`.
-    Fault if they are out of bounds.
-    """
+    """Elements at places in shared memory of CTAs, `[ctas, …]`, read by `proxy`. Fault out of bounds."""
     wave, memory = lanes.wave, lanes.wave.memory
     for cta in ctas if wave.watch is not None else ctas[:1]:
         reading = lanes

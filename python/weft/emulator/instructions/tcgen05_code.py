@@ -118,9 +118,7 @@ class Quick:
     _templates: dict[Hashable, _Template] = field(default_factory=dict)
 
     def run(self, lanes: Lanes, threads: Sequence[Thread], values: Callable[[], dict[str, Array]]) -> bool:
-        """Computes the products of some threads; `values` returns the operands of all lanes. False, and
-        nothing has changed, if the interpreter must do it.
-        """
+        """Computes products of some threads. False, and nothing has changed, if the interpreter must."""
         wave = lanes.wave
         code: Products | None = wave.jobs.get(Products)
         watch = wave.watch if isinstance(wave.watch, Sanitizer) else None

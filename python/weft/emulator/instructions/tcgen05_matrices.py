@@ -274,9 +274,7 @@ class Product:
         return bits if len(kind.elements) == 1 else max(bits, 8)
 
     def places(self, operand: str, rows: int, k: int, *, by_row: bool) -> Places:
-        """Where a matrix of M or N rows and K columns in shared memory is, or if not `by_row` its transpose.
-        Fault if its descriptor is wrong.
-        """
+        """A matrix of M or N rows and K columns in shared memory, or its transpose. Fault if it is wrong."""
         of_a, idesc = operand == "a", self.idesc
         name, flip = (idesc.a_type, idesc.transpose_a) if of_a else (idesc.b_type, idesc.transpose_b)
         word, bits = int(self.values[operand]), (ELEMENT_TYPES[name].bits, self._container(name))

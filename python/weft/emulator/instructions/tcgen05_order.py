@@ -36,9 +36,7 @@ PROXY = "tcgen05"
 
 
 def pair_of(lanes: Lanes, cta: int, group: int, line: int) -> tuple[int, ...]:
-    """The CTAs that an instruction of `cta` with `.cta_group::group` uses: `cta`, or both of its pair with
-    the even rank first. Fault if it has no peer.
-    """
+    """The CTAs of `.cta_group::group`: `cta`, or its pair, the even rank first. Fault without a peer."""
     if group == 1:
         return (cta,)
     ctas, rank = lanes.wave.cluster_ctas(cta), lanes.wave.cluster_rank(cta)

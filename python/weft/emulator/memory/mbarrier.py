@@ -57,9 +57,7 @@ def tx_of(word: int) -> int:
 
 
 def settled(word: int, count: int, size: int) -> int:
-    """The word after `count` arrivals, and `size` more bytes that are expected. If this phase is complete,
-    the next one begins, and the parity changes.
-    """
+    """The word after `count` arrivals and `size` expected bytes; a complete phase begins the next one."""
     expected, pending, tx = word & MOST_ARRIVALS, pending_of(word) - count, tx_of(word) + size & _TX_MASK
     complete = pending | tx == 0
     phase = (word >> 63 & 1 ^ complete) << 63

@@ -89,9 +89,7 @@ class Barrier:
         return mine
 
     def votes(self, rows: slice) -> tuple[int, int]:
-        """How many of the threads that wait with a predicate have a true one, and how many wait with one.
-        `rows` are the CTA's warps in the wave.
-        """
+        """How many threads that wait with a predicate have a true one, and how many wait with one."""
         asked = [(p.threads, p.reduction.value[rows]) for p in self.waiting if p.reduction is not None]
         yes = sum(int(np.count_nonzero(threads & value)) for threads, value in asked)
         return yes, sum(int(np.count_nonzero(threads)) for threads, _ in asked)
@@ -190,9 +188,7 @@ class Barriers:
         return barrier
 
     def _notify_divergence(self, barrier: Barrier, mine: Bools, rows: slice, line: int) -> None:
-        """Reports threads that arrive although others of their warps have arrived from another line, or that
-        arrive again before others of their warps have.
-        """
+        """Reports threads that arrive from another line, or again, before others of their warps."""
         live = self.wave.live[rows]
         again = mine & (barrier.arrivals > barrier.of_warps(live)[:, None])
         most = np.where(mine, barrier.arrivals + 1, 0).max(axis=1, keepdims=True)

@@ -83,9 +83,7 @@ class Wave(Ctas):
         del self.memory.host
 
     def later(self, function: Callable[[], None], queue: object = None) -> None:
-        """Runs what an asynchronous unit does when it has finished: now, or with a seed at a random later
-        turn. The functions of one queue run in their order.
-        """
+        """Runs what a unit does in the end, now or with a seed at random; those of a queue in their order."""
         if self.random is None:
             function()
         else:
