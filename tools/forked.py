@@ -18,7 +18,6 @@ from weft.tools import cli, work_process
 assert sys.platform != "win32"
 assert sys.platform != "darwin"
 
-_PHASE_BYTES = 1 << 13
 _PATIENCE_SECONDS = 2.0  # after a signal, for the work to end by itself
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _FROM_TERMINAL = 0x80  # SI_KERNEL: every process in the terminal's group has got it already
@@ -37,7 +36,7 @@ def run(tool: str, body: Callable[[], int]) -> int:
     parent = os.getpid()
     signal.pthread_sigmask(signal.SIG_BLOCK, {*_ENDING, signal.SIGCHLD})
     try:
-        memory = mmap.mmap(-1, _PHASE_BYTES)
+        memory = mmap.mmap(-1, 8192)
         child = os.fork()
     except OSError as error:
         cli.report(processes.refusal("cannot start a process", error).diagnostics, tool)

@@ -20,7 +20,6 @@ from weft.errors import WeftError
 from weft.system import memory_files, phase, processes
 from weft.tools import cli, work_process
 
-_PHASE_BYTES = 1 << 13
 _PATIENCE_SECONDS = 2.0  # after an interrupt, for the work to end by itself
 _POLL_SECONDS = 0.05
 _WORK = (
@@ -38,16 +37,14 @@ def run(tool: str) -> int:
         with (
             memory_files.memory_file() as said,
             memory_files.memory_file() as kept,
-            memory_files.memory_file(bytes(_PHASE_BYTES)) as phases,
+            memory_files.memory_file(bytes(8192)) as phases,
         ):
             process = _started(tool, said, kept, phases)
             status = _ended(process, tool)
             if work_process.crashed(status):
-                printed, told = (
-                    said.content().decode("utf-8", "replace"),
-                    cli.Kept.read(io.BytesIO(kept.content())),
-                )
-                cli.report(work_process.death(status, phase.read(phases.content()), printed, told), tool)
+                printed, told = said.content().decode("utf-8", "replace"), io.BytesIO(kept.content())
+                where = phase.read(phases.content())
+                cli.report(work_process.death(status, where, printed, cli.Kept.read(told)), tool)
                 return 1
             if sys.stderr is not None:
                 sys.stderr.flush()
@@ -104,7 +101,7 @@ def work(tool: str, program: str, parent: int, said: str | None, kept: str, phas
     with contextlib.ExitStack() as files:
         opened = files.enter_context(Path(phases).open("r+b"))
         work_process.hold_back(None if said is None else files.enter_context(_appended(said)))
-        phase.share(mmap.mmap(opened.fileno(), _PHASE_BYTES))
+        phase.share(mmap.mmap(opened.fileno(), 0))
         cli.keep_for_crash(files.enter_context(_appended(kept)))
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             signal.signal(signal.SIGINT, work_process.interrupt_once)

@@ -22,7 +22,6 @@ _SERVE = (
     "import importlib, json, sys; sys.path[:] = json.loads(sys.argv[1]); "
     "importlib.import_module(sys.argv[2]).serve(sys.argv[3:])"
 )
-_PHASE_BYTES = 512  # less than any limit on the size of files that lets anything run
 _GRACE_SECONDS = 10
 
 
@@ -76,7 +75,7 @@ class Worker:
         """The answer, and what the process printed. Raises DeathError or TimeoutError."""
         with self._lock:
             if self.process is not None and not self.process.alive():
-                self.process.stop(kill=False)
+                self.process.stop()
                 self.process = None
             process, self.process = self.process or _Process(self._module, self._name), None
             self._answering = process
@@ -89,7 +88,7 @@ class Worker:
                 self._answering = None
                 # Also after an interrupt: the next caller needs a process that isn't answering a request.
                 if self.process is None:
-                    process.stop(kill=True)
+                    process.stop()
 
     def interrupt(self) -> None:
         """Ends the request of another thread, if there is one: its `ask` raises DeathError."""
@@ -99,7 +98,7 @@ class Worker:
     def stop(self) -> None:
         """Ends the process."""
         if self.process is not None:
-            self.process.stop(kill=True)
+            self.process.stop()
             self.process = None
 
     def after_fork(self) -> None:
@@ -120,7 +119,8 @@ class _Process:
             try:
                 # Files, not pipes: nobody has to drain them. Both ends share an offset.
                 self._said = files.enter_context(memory_files.unnamed())
-                self._phases = files.enter_context(memory_files.memory_file(bytes(_PHASE_BYTES)))
+                # Less than any limit on the size of files that lets anything run.
+                self._phases = files.enter_context(memory_files.memory_file(bytes(512)))
                 path = json.dumps([str(folder) for folder in sys.path if folder])
                 command = [sys.executable, "-P", "-c", _SERVE, path, module]
                 self._process, self._channel = channels.start(command, self._phases, self._said)
@@ -153,8 +153,7 @@ class _Process:
 
     def said(self) -> str:
         self._said.seek(0)
-        printed: bytes = self._said.read()
-        return printed.decode(errors="replace")
+        return self._said.read().decode(errors="replace")
 
     def phase(self) -> str:
         return phase.read(self._phases.content())
@@ -166,19 +165,15 @@ class _Process:
     def interrupt(self) -> None:
         self._process.kill()
 
-    def stop(self, *, kill: bool) -> None:
-        if kill:
-            self._process.kill()
+    def stop(self) -> None:
+        self.interrupt()
         self._process.wait()
-        self._close()
+        self._opened.close()
 
     def forget(self) -> None:
         """Let go of it in a forked child: the process stays the parent's, to use and to reap."""
-        self._close()
-        self._process.returncode = 0
-
-    def _close(self) -> None:
         self._opened.close()
+        self._process.returncode = 0
 
 
 _workers: "weakref.WeakSet[Worker]" = weakref.WeakSet()
@@ -209,7 +204,7 @@ def serve(answer: Callable[[Message], Message], opened: list[str]) -> None:
 
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with Path(phases).open("r+b") as file:
-        phase.share(mmap.mmap(file.fileno(), _PHASE_BYTES))
+        phase.share(mmap.mmap(file.fileno(), 0))
     channel = channels.inherited()
     while message := channel.receive():
         with _ends_after(int(message["timeout"]) + _GRACE_SECONDS):

@@ -6,29 +6,13 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Protocol
+from typing import IO
 
 from weft.system import processes
 
-
-class MemoryFile(Protocol):
-    """A file that a program can open by its path."""
-
-    @property
-    def inherited(self) -> tuple[int, ...]:
-        """The descriptors that the program must inherit."""
-
-    @property
-    def path(self) -> str:
-        """The file's path in that program."""
-
-    def content(self) -> bytes:
-        """The contents, as all processes have written them."""
-
-
 if sys.platform == "win32":
 
-    class _File:
+    class MemoryFile:
         """A temporary file, for Windows, where processes don't inherit open files by number."""
 
         inherited = ()
@@ -49,8 +33,10 @@ if sys.platform == "win32":
 
 else:
 
-    class _File:
-        """An open file without a name. It is freed when the last process that has it open ends."""
+    class MemoryFile:
+        """An open file without a name, freed when the last process that has it open ends. Others inherit its
+        descriptor, and open it by its path.
+        """
 
         def __init__(self) -> None:
             self._file = unnamed()
@@ -88,7 +74,7 @@ def unnamed() -> IO[bytes]:
 def memory_file(data: bytes = b"") -> Iterator[MemoryFile]:
     """A file with these contents. Raises WeftError if the system can't provide one."""
     try:
-        file = _File()
+        file = MemoryFile()
     except OSError as error:
         raise processes.refusal("cannot create a file in memory", error) from None
     try:

@@ -4,23 +4,13 @@ import os
 import sys
 import time
 from contextvars import ContextVar
-from typing import Protocol
+from mmap import mmap
 
 _LENGTH_BYTES = 4
 _POLL_SECONDS = 0.5
 
 _now: ContextVar[str] = ContextVar("phase", default="starting")
-
-
-class Memory(Protocol):
-    """Bytes that another process reads, such as an `mmap`."""
-
-    def __len__(self) -> int: ...
-    def __getitem__(self, where: slice, /) -> bytes: ...
-    def __setitem__(self, where: slice, value: bytes, /) -> None: ...
-
-
-_shared: Memory | None = None
+_shared: mmap | None = None
 
 
 def enter(what: str) -> None:
@@ -36,7 +26,7 @@ def now() -> str:
     return _now.get()
 
 
-def share(memory: Memory) -> None:
+def share(memory: mmap) -> None:
     """Writes this and each later phase to `memory`, from which `read` gets it after the process has ended."""
     global _shared
     _shared = memory
@@ -48,7 +38,7 @@ def shared() -> bool:
     return _shared is not None
 
 
-def read(memory: Memory | bytes) -> str:
+def read(memory: mmap | bytes) -> str:
     """The last phase that a process wrote to `memory`."""
     length = int.from_bytes(memory[:_LENGTH_BYTES], "little")
     return memory[_LENGTH_BYTES : _LENGTH_BYTES + length].decode("utf-8", "replace")
