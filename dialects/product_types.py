@@ -6,6 +6,7 @@ from weft.dialects.element_types import FP8_TYPES, PTX_INPUTS, PTX_OPERANDS, PTX
 from weft.errors import shown
 from weft.isa.block_scales import BlockScaling, multiple_of_k, scaling_of
 from weft.isa.computed import computed
+from weft.isa.tensor_map import ROW_BYTES
 from weft.isa.types import ELEMENT_TYPES
 
 PROMOTED = 128
@@ -13,8 +14,8 @@ PROMOTED = 128
 columns of B.
 """
 GROUP_ROWS = 128
-"""All rows of D from a multiple of this number up to the next one are of one group if `groups` selects it or
-with block scales, and with groups along K all columns of A.
+"""All rows of D from a multiple of this number up to the next one are of one group if `groups` selects it.
+Other groups begin at a `Types.group_unit`.
 """
 BITS = {name: ELEMENT_TYPES[ptx].bits for name, ptx in {**PTX_OPERANDS, "i32": "s32"}.items()}
 """Bits of an element in global memory, by MLIR's name of its type."""
@@ -75,10 +76,26 @@ class Types:
 
     @property
     def group_unit(self) -> int:
-        """The number at whose multiples groups begin that are given by their ends. Block scales of A are in
-        tiles of 128 rows, each of one group.
+        """The number at whose multiples groups begin that are given by their ends: 1 unless scales, bytes or
+        promoted sums would be of two groups.
         """
-        return GROUP_ROWS if self.k_groups or self.scale else 1
+        of_k = self.k_groups and (self.promoted or self.has_packed_inputs)
+        return GROUP_ROWS if self.scale or of_k else 1
+
+    @property
+    def group_steps(self) -> tuple[int, int]:
+        """The numbers at whose multiples copies of A begin, and of f32 scales, where ends divide rows; and
+        copies of A and B along K where they divide K. TMA and `cp.async` copy from multiples of 16 bytes on.
+        """
+        of_a, of_b = (8 * ROW_BYTES // BITS[each] for each in (self.a, self.b))
+        mn_a, mn_b = self.transposed
+        rows = max(of_a if mn_a else 1, ROW_BYTES // BYTES["f32"] if self.scaled else 1)
+        return rows, max(1 if mn_a else of_a, 1 if mn_b else of_b)
+
+    @property
+    def divides_k_blocks(self) -> bool:
+        """Whether a group along K may begin inside of a K block of the one before."""
+        return self.k_groups and self.group_unit == 1
 
     @property
     def has_packed_inputs(self) -> bool:

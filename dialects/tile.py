@@ -202,9 +202,9 @@ class StoreOp(Op, dialect=Tile, name="store", traits=[writes("destination")]):
 
     Elements outside of a matrix are not written. With `vector_bytes` greater than an element's width,
     contiguous elements of a lane are stored together: rows, and the address of the fragment, must be aligned
-    to it. In a buffer, the coordinates must be multiples of the fragment's shape. With `transpose`, element
-    (i, j) of the fragment is stored at (`row` + j, `column` + i) of a buffer in shared memory, and the
-    coordinates must be multiples of the transposed shape.
+    to it. With `any_row`, `row` may be negative. In a buffer, the coordinates must be multiples of the
+    fragment's shape. With `transpose`, element (i, j) of the fragment is stored at (`row` + j, `column` + i)
+    of a buffer in shared memory, and the coordinates must be multiples of the transposed shape.
 
     In tensor memory, warp w of a warpgroup can access lanes 32w to 32w + 31 only. Of a buffer with copies, it
     stores its own: all warps that have one must store the same. The store is complete (`tcgen05.st` and its
@@ -215,7 +215,7 @@ class StoreOp(Op, dialect=Tile, name="store", traits=[writes("destination")]):
     destination: Operand
     row: Operand
     column: Operand
-    optional = {"transpose": False, "vector_bytes": 0}  # noqa: RUF012
+    optional = {"transpose": False, "vector_bytes": 0, "any_row": False}  # noqa: RUF012
     decided_by_kind = True
 
     def check(self) -> str | None:

@@ -163,7 +163,10 @@ class CopyOutOp(
 ):
     """The threads of a warpgroup copy a buffer to (`row`, `column`) of a matrix. They store aligned 16-byte
     vectors where possible. Elements outside of the matrix are not written. The matrix may have any alignment.
+    With `any_row`, `row` may be negative.
     """
+
+    optional = {"any_row": False}  # noqa: RUF012
 
     def check(self) -> str | None:
         return _copy_complaint(self, "destination", self.destination)

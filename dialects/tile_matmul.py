@@ -85,8 +85,8 @@ class MatmulOp(Op, dialect=Tile, name="matmul", traits=[ORDERS]):
       the previous ones (the first at 0); with block scales, at the next multiple of 128. Other rows of D are
       not written.
     - `k_ends`: product i of a batch D multiplies columns of A and rows of B up to `k_ends[i]`, beginning at
-      the previous end, rounded up to a multiple of 128. Elements of A and B between an end and this multiple
-      must be 0. If product i has no columns, A @ B is 0.
+      the previous end; with `promote`, f32 scales and packed elements at the next multiple of 128, and
+      elements of A and B in between must be 0. If product i has no columns, A @ B is 0.
 
     For products over several GPUs:
 

@@ -238,7 +238,8 @@ class AnySchedule(Written):
         """Why a K block, or the rows of D in a tile, may not be of one group."""
         m, _, k = self.block
         if types.k_groups:
-            return f"block K must divide {GROUP_ROWS} with k_ends, got {k}" if GROUP_ROWS % k else None
+            legal = types.divides_k_blocks or GROUP_ROWS % k == 0
+            return None if legal else f"block K must divide {GROUP_ROWS} with k_ends, got {k}"
         legal = not types.grouped or GROUP_ROWS % m == 0
         return None if legal else f"block M must divide {GROUP_ROWS} with groups, got {m}"
 

@@ -433,6 +433,8 @@ class TensorMemorySchedule(AnySchedule):
         if self.global_splits > 1 or self.dynamic:
             field = "dynamic must be false" if self.dynamic else "global_splits must be 1"
             return f"{field} with groups, got {self}"
+        if self.cta_group > 1 and types.divides_k_blocks:
+            return f"cta_group must be 1 with k_ends, got {self}"
         return self.cluster_group_complaint(types)
 
     def _row_complaint(self, types: Types) -> str | None:

@@ -89,9 +89,12 @@ def stored_type(element: ir.Type) -> ir.Type:
 
 
 class Matrix:
-    """A row-major matrix in global memory, as a kernel accesses it."""
+    """A row-major matrix in global memory, as a kernel accesses it. With `any_row`, it is asked for negative
+    rows, too.
+    """
 
-    def __init__(self, value: ir.Value) -> None:
+    def __init__(self, value: ir.Value, any_row: bool = False) -> None:
+        self._any_row = any_row
         self.element = stored_type(value.type.element_type)
         self.bytes = int(self.element.width) // 8
         metadata = memref.extract_strided_metadata(value)
@@ -127,6 +130,8 @@ class Matrix:
 
     def has_row(self, row: ir.Value) -> ir.Value:
         """Whether the row is inside of the matrix: an i1."""
+        if self._any_row:  # without signs, negative numbers are the largest
+            return arith.cmpi(arith.CmpIPredicate.ult, row, self.rows)
         return emit.less(row, self.rows)
 
     def has_column(self, column: ir.Value) -> ir.Value:

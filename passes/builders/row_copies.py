@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from math import gcd
 
 from weft.dialects import tile
@@ -70,6 +71,7 @@ class RowStores:
     def __init__(self, op: CopyOutOp) -> None:
         self.matrix, self.shared = Matrix(op.destination), SharedTile(op.tile.type)
         self.rows, self.columns = op.tile.type.shape
+        self.any_row = op.attribute("any_row")
         self.base, self.row, self.column = tile.address(op.tile), op.row, op.column
         self.bytes = self.matrix.bytes
         inside = emit.minimum(emit.sub(self.matrix.columns, op.column), self.columns)
@@ -148,7 +150,9 @@ class RowStores:
         """A loop over every row of the tile that a lane has a part of, from `first` on."""
         end = emit.minimum(emit.sub(self.matrix.rows, self.row), self.rows)
         with emit.each(first, end, WARPS * at_once) as number:
-            body(number)
+            inside = emit.when(emit.less(-1, emit.add(self.row, number))) if self.any_row else nullcontext()
+            with inside:
+                body(number)
 
     def _start(self, row: ir.Value) -> ir.Value:
         """Where a row of the tile begins in the matrix."""

@@ -16,7 +16,7 @@ from weft.passes.builders.addresses import Vector
 from weft.passes.builders.fragment_registers import LaneDigit
 from weft.passes.kernels.epilogue_function import Shared, compute, shared
 from weft.passes.kernels.fragments import PAIR, QUAD, convert, reread, transposed
-from weft.passes.kernels.matrices import member, run_bytes, size, vector_of, with_rows
+from weft.passes.kernels.matrices import along, member, run_bytes, size, vector_of, with_rows
 from weft.passes.kernels.preload import Preload
 from weft.passes.kernels.reduced_output import ReducedOutput
 from weft.passes.kernels.tile_order import Ends
@@ -63,10 +63,20 @@ class SpreadRow:
         return emit.elements(llvm.bitcast(ir.VectorType.get([PAIR], self.element), shuffled[0]))
 
 
-def rows_of_group(op: MatmulOp, matrix: ir.Value, number: ir.Value | None) -> ir.Value:
-    """A matrix like D of product `number`: where ends divide its rows, without those after the product's."""
+def rows_of_group(
+    op: MatmulOp, matrix: ir.Value, number: ir.Value | None, row: ir.Value
+) -> tuple[ir.Value, ir.Value, bool]:
+    """Where product `number` stores to a matrix like D: the matrix, or where ends divide its rows, those of
+    the product; the `row` in it; and whether that may be negative.
+    """
     of_product = member(matrix, number)
-    return with_rows(of_product, Ends.of(op).end(number)) if op.grouping == "row_ends" else of_product
+    if op.grouping != "row_ends":
+        return of_product, row, False
+    ends = Ends.of(op)
+    begin, end = ends.begin(number), ends.end(number)
+    if ends.step == 1:
+        return with_rows(of_product, end), row, False
+    return along(of_product, 0, begin, emit.sub(end, begin)), emit.sub(row, begin), True
 
 
 @dataclass(frozen=True)
@@ -122,10 +132,11 @@ class Finisher:
         """Stores the fragments to D from registers. `stored`: the elements that are written at once, if these
         aren't a `run`.
         """
-        d = rows_of_group(self.op, self.op.d, self.number)
+        d, first, any_row = rows_of_group(self.op, self.op.d, self.number, row)
         for done, down, across in self.fragments(sums, row, column):
-            at = emit.value(emit.add(row, down)), emit.value(emit.add(column, across))
-            tile.store(done, d, *at, vector_bytes=run_bytes(self.op.d, stored or self.run, done.type))
+            at = emit.value(emit.add(first, down)), emit.value(emit.add(column, across))
+            width = run_bytes(self.op.d, stored or self.run, done.type)
+            tile.store(done, d, *at, vector_bytes=width, any_row=any_row)
 
 
 def _rounded(lane: ir.Value, kind: ir.Type, element: ir.Type) -> ir.Value:
@@ -254,9 +265,10 @@ class _Epilogue:
                 continue
             memref = each.destination
             done = _rounded(lane, piece.kind, memref.type.element_type)
-            at = (emit.value(self._at(axis, piece)) for axis in range(2))
+            row, column = (emit.value(self._at(axis, piece)) for axis in range(2))
+            stored, row, any_row = rows_of_group(self.op, memref, self.number, row)
             width = run_bytes(memref, self.run, done.type)
-            tile.store(done, rows_of_group(self.op, memref, self.number), *at, vector_bytes=width)
+            tile.store(done, stored, row, column, vector_bytes=width, any_row=any_row)
 
     def flush(self, piece: Piece, following: Piece | None) -> None:
         """Ends the reductions of rows or columns that a piece has, but not the following one."""
@@ -283,7 +295,7 @@ class _Epilogue:
             return tile.to_lane(loaded)
         row, column = (emit.value(self._at(axis, group)) for axis in range(2))
         width = run_bytes(matrix, self.run, fragment)
-        source = rows_of_group(self.op, matrix, self.number)
+        source = member(matrix, self.number)
         # Where C is D, as in sums of gradients, a load beyond an edge would read what another warp writes.
         inside = self.op.types.k_groups or matrix == self.op.d
         return tile.to_lane(tile.load(source, row, column, fragment, vector_bytes=width, only_inside=inside))

@@ -1,15 +1,16 @@
 """The part of a kernel that copies A, B and their scales by TMA for its consumers: a ring of stages."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Generic, Protocol, TypeVar
 
 from weft.dialects import tile
 from weft.dialects.product_types import Types
-from weft.dialects.schedule import AnySchedule, WarpgroupSchedule
+from weft.dialects.schedule import AnySchedule, TmaMmaSchedule, WarpgroupSchedule
 from weft.isa.chips import WARPGROUP, WARPS
-from weft.mlir import ir
+from weft.mlir import arith, ir, nvvm
 from weft.passes.builders import emit
-from weft.passes.kernels.cluster import await_previous_launch
+from weft.passes.kernels.cluster import await_previous_launch, meet_consumers
 from weft.passes.kernels.promoted_scales import BlockScales
 from weft.passes.kernels.staged_operand import StagedOperand
 from weft.passes.kernels.team import RowGate
@@ -73,7 +74,7 @@ class Feed(Generic[_S]):
             tile.acquire(self.ring, stage, phase)
             tile.expect(self.ring, stage, self._bytes)
             block = at.k_block(number)
-            depth = emit.mul(block, k)
+            depth = emit.add(emit.mul(block, k), at.k_start)
             full = tile.full_barrier(self.ring, stage)
             before()
             if self.gate is not None:
@@ -97,11 +98,35 @@ class Feed(Generic[_S]):
         assert at.k_span is not None
         return each_k_block(at, copy(at.k_span[0], position, begin), copy)
 
-    def prepare(self, at: Tile, number: ir.Value, stage: ir.Value, phase: ir.Value) -> None:
+    def prepare(self, at: Tile, number: ir.Value | int, stage: ir.Value, phase: ir.Value) -> None:
         """Waits for what else a stage needs before the products of K block `number` of a tile; for all
         consumers.
         """
-        return
+        if at.k_count is None:
+            return
+        assert isinstance(self.schedule, WarpgroupSchedule | TmaMmaSchedule)
+        consumers = self.schedule.warpgroups
+        thread = emit.sub(emit.thread(), WARPGROUP)  # the first warpgroup copies
+        with self.clears(at, number, stage, thread, WARPGROUP * consumers):
+            meet_consumers(consumers)
+
+    @contextmanager
+    def clears(
+        self, at: Tile, number: ir.Value | int, stage: ir.Value, thread: ir.Value, threads: int
+    ) -> Iterator[None]:
+        """If K block `number` of a tile has elements of other groups, sets them to zero in a stage, for so
+        many threads by their numbers. These meet in the block.
+        """
+        before, block_k = emit.mul(number, self.schedule.block[2]), self.schedule.block[2]
+        first, end = emit.sub(at.k_skip, before), emit.sub(at.k_count, before)
+        some = emit.less(end, block_k)
+        if not isinstance(at.k_skip, int):
+            some = arith.ori(some, emit.less(0, first))
+        with emit.when(some):
+            for operand in (self.left, self.right):
+                operand.keep_only(first, end, stage, thread, threads)
+            nvvm.FenceProxyOp(nvvm.ProxyKind.async_shared, space=nvvm.SharedSpace.shared_cta)
+            yield
 
     def release(self, stage: ir.Value) -> None:
         """Releases a stage to every CTA that copies into it."""

@@ -20,7 +20,7 @@ from weft.mlir import arith, ir, llvm, nvvm, vector
 from weft.passes.builders import addresses, emit, thread_ids
 from weft.passes.builders.addresses import Matrix
 from weft.passes.builders.shared_tiles import Point, SharedTile
-from weft.passes.builders.shifted_words import BYTES, WORDS, shifted
+from weft.passes.builders.shifted_words import BYTES, WORDS, first_bytes, from_byte, shifted
 from weft.passes.kernels.cluster import await_previous_launch, meet_consumers
 from weft.passes.kernels.feed import Feed
 from weft.passes.kernels.matrices import element_bytes, member, panel_width, skew
@@ -143,7 +143,7 @@ class ShiftedCopy(RegisterCopy):
         if not self.k_major:
             return [arith.select(source.has_row(row), word, emit.value(0)) for word in words]
         bytes_ = emit.mul(emit.sub(source.columns, column), source.bytes)
-        return [arith.andi(word, _mask(emit.sub(bytes_, 4 * i))) for i, word in enumerate(words)]
+        return [arith.andi(word, first_bytes(emit.sub(bytes_, 4 * i))) for i, word in enumerate(words)]
 
 
 class _Aligned:
@@ -208,13 +208,6 @@ def _copy(address: ir.Value, target: ir.Value, bytes_: ir.Value | None = None) -
     nvvm.CpAsyncOp(target, llvm.inttoptr(addresses.pointer_type(1), address), BYTES, cache, cpSize=bytes_)
 
 
-def _mask(bytes_: ir.Value) -> ir.Value:
-    """A word whose first `bytes_` are ones: none if that is negative, all if there are more than four."""
-    bits = emit.mul(emit.minimum(emit.maximum(bytes_, 0), 3), 8)
-    low = arith.subi(arith.shli(emit.value(1), emit.value(bits)), emit.value(1))
-    return arith.select(emit.less(3, bytes_), emit.value(-1), low)
-
-
 def _i64(number: int) -> ir.Value:
     return arith.constant(emit.i64(), number)
 
@@ -253,7 +246,7 @@ class LoadedFeed(Feed[WarpgroupSchedule]):
         if not all(isinstance(each, LoadedOperand) for each in (self.left, self.right)):
             self._copies = tile.make_ring(self.schedule.stages, consumers=self.schedule.warpgroups)
 
-    def prepare(self, at: Tile, number: ir.Value, stage: ir.Value, phase: ir.Value) -> None:
+    def prepare(self, at: Tile, number: ir.Value | int, stage: ir.Value, phase: ir.Value) -> None:
         if self._copies is not None:
             tile.await_(self._copies, stage, phase)
 
@@ -364,7 +357,7 @@ class SkewedOperand(StagedOperand):
             with emit.when(emit.less(row, self.extent)):
                 address = addresses.offset(base, shared.offset(Point(row), Point(0)))
                 words = enumerate(emit.elements(llvm.load(kind, address)))
-                kept = [arith.andi(word, _from_byte(emit.sub(before, 4 * number))) for number, word in words]
+                kept = [arith.andi(word, from_byte(emit.sub(before, 4 * number))) for number, word in words]
                 llvm.store(emit.vector_of(kept), address)
 
 
@@ -380,9 +373,3 @@ class SkewedFeed(Feed[WarpgroupSchedule]):
                 operand.clear(stage, thread, WARPGROUP * self.schedule.warpgroups)
             nvvm.FenceProxyOp(nvvm.ProxyKind.async_shared, space=nvvm.SharedSpace.shared_cta)
             meet_consumers(self.schedule.warpgroups)
-
-
-def _from_byte(first: ir.Value | int) -> ir.Value:
-    """A word whose bytes from `first` on are ones: all if that is negative, none if it is more than three."""
-    bits = emit.mul(emit.maximum(emit.minimum(first, 3), 0), 8)
-    return arith.select(emit.less(3, first), emit.value(0), arith.shli(emit.value(-1), emit.value(bits)))

@@ -83,6 +83,24 @@ def with_rows(matrix: ir.Value, rows: ir.Value) -> ir.Value:
     return _part(matrix, (), [emit.as_index(emit.minimum(size(matrix, 0), rows)), _extent(matrix, 1)])
 
 
+def along(matrix: ir.Value, dimension: int, first: ir.Value | int, count: ir.Value) -> ir.Value:
+    """So many rows (dimension 0) or columns (1) of a matrix, from the first one on."""
+    dynamic, stride = ir.ShapedType.get_dynamic_size(), ir.ShapedType.get_dynamic_stride_or_offset()
+    layout, space = ir.StridedLayoutAttr.get(stride, [stride, 1]), matrix.type.memory_space
+    sizes, offsets = [_extent(matrix, 0), _extent(matrix, 1)], [0, 0]
+    sizes[dimension], offsets[dimension] = emit.as_index(count), dynamic
+    return memref.SubViewOp(
+        ir.MemRefType.get([dynamic, dynamic], matrix.type.element_type, layout, space),
+        matrix,
+        offsets=[emit.as_index(first)],
+        sizes=sizes,
+        strides=[],
+        static_offsets=offsets,
+        static_sizes=[dynamic, dynamic],
+        static_strides=[1, 1],
+    ).result
+
+
 def vector_of(matrix: ir.Value, *indices: ir.Value | int | None) -> ir.Value:
     """The last dimension of an array, at these indices of the others."""
     return _part(matrix, indices, [_extent(matrix, -1)])

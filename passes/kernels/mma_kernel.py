@@ -36,7 +36,7 @@ from weft.passes.kernels.fragments import (
     widened,
     zeros,
 )
-from weft.passes.kernels.matrices import alternating, element_bytes, member, panel_width, panels, size
+from weft.passes.kernels.matrices import along, alternating, element_bytes, member, panel_width, panels, size
 from weft.passes.kernels.packed_integers import BYTE, PackedCopy
 from weft.passes.kernels.register_copies import RegisterCopy
 from weft.passes.kernels.scale_factors import LaneScales, add_block
@@ -176,6 +176,10 @@ class MmaKernel:
         at, has = group_tile(op, schedule, index) if op.grouping else (None, None)
         number = at.member if at else index
         a, b = (packed_integers.in_bytes(member(each, number)) for each in (op.a, op.b))
+        depth = emit.div(size(op.a, -2 if types.transposed[0] else -1), to_byte)
+        if at and at.k_count is not None:
+            depth, k_last = at.k_count, (int(not mn_major) for mn_major in types.transposed)
+            a, b = (along(x, axis, at.k_start, depth) for x, axis in zip((a, b), k_last, strict=True))
         run = cls.run_of(op, form.mnk[0], warp_n)
         return cls(
             op,
@@ -183,7 +187,7 @@ class MmaKernel:
             form,
             cls.operand(a, not types.transposed[0], m, warp_m, k, schedule.stages, atom_a),
             cls.operand(b, not types.transposed[1], n, warp_n, k, schedule.stages, atom_b, run),
-            emit.div(size(op.a, -2 if types.transposed[0] else -1), to_byte),
+            depth,
             at or grid_tile(schedule, index),
             has,
         )

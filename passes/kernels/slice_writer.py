@@ -39,8 +39,8 @@ class WarpgroupTile:
         schedule = sums.schedule
         m, n, _ = schedule.block
         self.sums, self.at, self.warpgroup = sums, at, warpgroup
-        self.row = emit.add(emit.mul(at.row, m), emit.mul(tiles.half, schedule.cta_rows))
-        self.column = emit.mul(at.column, n)
+        self.row = emit.add(at.first_row(m), emit.mul(tiles.half, schedule.cta_rows))
+        self.column = at.first_column(n)
 
     def origin(self, of: Slice) -> SliceOrigin:
         """Where a slice is."""

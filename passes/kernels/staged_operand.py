@@ -10,9 +10,11 @@ from weft.dialects import tile
 from weft.dialects.schedule import SWIZZLES, AnySchedule, TensorMemorySchedule
 from weft.dialects.tile import BufferType, MatmulOp
 from weft.isa.l2_cache import NORMAL
-from weft.mlir import ir
-from weft.passes.builders import emit
-from weft.passes.kernels.matrices import element_bytes, map_of_member, narrow_panels, panels
+from weft.mlir import arith, ir, llvm
+from weft.passes.builders import addresses, emit
+from weft.passes.builders.shared_tiles import Point, SharedTile
+from weft.passes.builders.shifted_words import WORDS, first_bytes, from_byte
+from weft.passes.kernels.matrices import VECTOR_BYTES, element_bytes, map_of_member, narrow_panels, panels
 from weft.passes.kernels.team import Team
 
 
@@ -81,6 +83,31 @@ class StagedOperand:
         if self.extent % (self.shares * panel):
             return self.extent, self.block_k // self.shares
         return self.extent // self.shares, self.block_k
+
+    def keep_only(
+        self, first: ir.Value, end: ir.Value, stage: ir.Value, thread: ir.Value, threads: int
+    ) -> None:
+        """Sets elements of a stage to zero except for those from depth `first` on and before `end`; for some
+        threads, by their number.
+        """
+        kind, size = self.buffer.type, element_bytes(self.matrix)
+        shared, base = SharedTile(tile.stage_type(kind)), tile.address(tile.stage(self.buffer, stage))
+        (_, rows, columns), across = kind.shape, VECTOR_BYTES // size
+        vector = ir.VectorType.get([WORDS], emit.i32())
+        with emit.each(thread, rows * columns // across, threads) as number:
+            row = emit.div(number, columns // across)
+            column = emit.mul(emit.rem(number, columns // across), across)
+            depth = column if self.k_major else row
+            # In an MN-major vector, all elements have one depth.
+            unit = size if self.k_major else VECTOR_BYTES
+            before, kept = (emit.mul(emit.sub(each, depth), unit) for each in (first, end))
+            with emit.when(arith.ori(emit.less(0, before), emit.less(kept, VECTOR_BYTES))):
+                address = addresses.offset(base, shared.offset(Point(row), Point(column)))
+                words = emit.elements(llvm.load(vector, address))
+                for i, word in enumerate(words):
+                    masks = from_byte(emit.sub(before, 4 * i)), first_bytes(emit.sub(kept, 4 * i))
+                    words[i] = arith.andi(word, arith.andi(*masks))
+                llvm.store(emit.vector_of(words), address)
 
     def copy(
         self,

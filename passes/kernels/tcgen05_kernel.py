@@ -10,9 +10,11 @@ from contextlib import nullcontext
 
 from weft.dialects import tile
 from weft.dialects.launch_contract import MIN_CTAS, STAGES
+from weft.dialects.product_types import Types
 from weft.dialects.schedule import TensorMemorySchedule
 from weft.dialects.schedule.tcgen05 import ANSWERS
 from weft.dialects.tile import MatmulOp
+from weft.isa.chips import LANES as WARP_LANES
 from weft.isa.chips import WARPS
 from weft.isa.tcgen05.tensor_layouts import LANES
 from weft.mlir import ir, nvvm
@@ -76,7 +78,7 @@ def expand(op: MatmulOp) -> None:
         sums = TensorSums(schedule, types, shared)
         if scales is not None:
             scales.allocate()
-        products = Products(feed, full, sums, types.promoted, scales)
+        products = Products(feed, full, sums, types, scales)
         epilogue = Epilogue(op, tiles, full, sums, writer)
         first, others = schedule.registers(types)
         # The epilogue comes first: ptxas gives the code of a later branch fewer registers.
@@ -112,10 +114,11 @@ def _feed_tensor_cores(
             await_previous_launch()
             words.drain(tiles.walk(_zeros(2), words.fill))
     with tile.role(MULTIPLYING, warps=1):
-        with thread_ids.leader() if schedule.cta_group > 1 else nullcontext(), thread_ids.elected():
+        alone = thread_ids.elected_if(not products.by_warp)
+        with thread_ids.leader() if schedule.cta_group > 1 else nullcontext(), alone:
             if waits:
                 await_previous_launch()
-            tiles.walk(_zeros(6 if words else 4), products.multiply, late=True)
+            tiles.walk(_zeros(6 if words else 4), products.multiply, late=not products.by_warp)
         if schedule.dynamic and schedule.cta_group > 1:
             with emit.when(emit.negate(thread_ids.leads_pair())), thread_ids.elected():
                 tiles.walk([], lambda at, carried: carried)  # it must read all answers
@@ -126,8 +129,8 @@ def _feed_tensor_cores(
 
 
 class Products:
-    """The products of a tile, for the thread that issues them. With `promoted`, those of each K block have an
-    accumulator of their own.
+    """The products of a tile, for the thread that issues them, or its warp, which sets to zero what follows
+    a group along K. If they are promoted, those of each K block have an accumulator of their own.
     """
 
     def __init__(
@@ -135,11 +138,11 @@ class Products:
         feed: Feed[TensorMemorySchedule],
         full: ir.Value,
         sums: TensorSums,
-        promoted: bool,
+        types: Types,
         scales: TensorScales | WordScales | None,
     ) -> None:
-        self.scales = scales
-        self.feed, self.full, self.sums, self.promoted = feed, full, sums, promoted
+        self.scales, self.promoted, self.by_warp = scales, types.promoted, types.divides_k_blocks
+        self.feed, self.full, self.sums = feed, full, sums
         self.schedule = sums.schedule
         down, across = self.schedule.cluster
         self._mask = feed.tiles.reached() if down * across > 1 else None
@@ -167,7 +170,8 @@ class Products:
             *(begin, end, 1, stages),
             lambda number, stages: self._block(at, number, slot, emit.less(begin, number), stages),
         )
-        tile.commit(self.full, accumulator[0])
+        with thread_ids.elected_if(self.by_warp):
+            tile.commit(self.full, accumulator[0])
         return [*stages, *tile.advance(self.full, *accumulator)]
 
     def _block(
@@ -179,21 +183,25 @@ class Products:
         (stage, phase), of_words = position[:2], position[2:]
         left, right, rows = self.feed.left, self.feed.right, min(self.schedule.cta_rows, LANES)
         tile.await_(self.feed.ring, stage, phase)
+        if at.k_count is not None:
+            with self.feed.clears(at, number, stage, thread_ids.lane(), WARP_LANES):
+                nvvm.SyncWarpOp(emit.value(-1))
         if self.scales is not None:
             of_words = self.scales.load(at, number, stage, of_words)
-        for part in range(self.schedule.parts):
-            scales = {} if self.scales is None else self.scales.of_part(part, at, number)
-            tile.gemm_async(
-                left.part(stage, part * rows, rows),
-                right.part(stage, 0, right.extent),
-                self.sums.part(slot, part),
-                accumulate,
-                transpose_a=not left.k_major,
-                transpose_b=right.k_major,
-                cta_group=self.schedule.cta_group,
-                **scales,
-            )
-        tile.release(self.feed.ring, stage, self._mask)
+        with thread_ids.elected_if(self.by_warp):
+            for part in range(self.schedule.parts):
+                scales = {} if self.scales is None else self.scales.of_part(part, at, number)
+                tile.gemm_async(
+                    left.part(stage, part * rows, rows),
+                    right.part(stage, 0, right.extent),
+                    self.sums.part(slot, part),
+                    accumulate,
+                    transpose_a=not left.k_major,
+                    transpose_b=right.k_major,
+                    cta_group=self.schedule.cta_group,
+                    **scales,
+                )
+            tile.release(self.feed.ring, stage, self._mask)
         return [*tile.advance(self.feed.ring, stage, phase), *of_words]
 
 

@@ -26,6 +26,8 @@ class Tile:
     `k_span` is the first K block and the one after the last (None: all of K). In a batch, `number` is the
     tile's own among those of its product. With K slices, `number` is the tile's own and `slice` the slice's;
     its K blocks are `k_step` apart, from `k_first` on. `start` is the row and the column of tile (0, 0).
+    K block 0 begins at element `k_start`. Where K blocks may have elements of other groups, those from
+    `k_skip` on and before `k_count` are the tile's.
     """
 
     row: ir.Value
@@ -37,6 +39,9 @@ class Tile:
     k_first: ir.Value | int = 0
     k_step: ir.Value | int = 1
     start: tuple[ir.Value | int, ir.Value | int] = (0, 0)
+    k_start: ir.Value | int = 0
+    k_skip: ir.Value | int = 0
+    k_count: ir.Value | None = None
 
     def first_row(self, rows: int) -> ir.Value:
         """The first row of a tile of so many."""
@@ -274,25 +279,37 @@ def grouped(linear: ir.Value, rows: ir.Value, columns: ir.Value, group: int) -> 
 @dataclass(frozen=True)
 class Ends:
     """Where groups end (a memref of i32) among `size` rows or columns. Group i begins at the end of group
-    i - 1, rounded up to a multiple of `unit`. Ends outside of 0..`size` count as the nearest in it.
+    i - 1, rounded up to a multiple of `unit`. Ends outside of 0..`size` count as the nearest in it. Copies
+    begin at multiples of `step`.
     """
 
     ends: ir.Value
     size: ir.Value
-    unit: int = 1
+    unit: int
+    step: int
 
     @classmethod
     def of(cls, op: MatmulOp) -> "Ends":
         """Those of a product."""
         k_groups, k = op.types.k_groups, -2 if op.attribute("transpose_a") else -1
         size_ = size(op.a, k) if k_groups else size(op.d, -2)
-        return cls(op.role("k_ends" if k_groups else "row_ends"), size_, op.types.group_unit)
+        ends, types = op.role("k_ends" if k_groups else "row_ends"), op.types
+        return cls(ends, size_, types.group_unit, types.group_steps[k_groups])
 
-    def begin(self, group: ir.Value) -> ir.Value:
+    def begin(self, group: Any) -> ir.Value:
         """The first row or column of a group."""
         before = self.end(emit.maximum(emit.sub(group, 1), 0))
         before = emit.mul(emit.ceil_div(before, self.unit), self.unit)
         return emit.select(emit.equal(group, 0), 0, before)
+
+    def start(self, group: ir.Value) -> ir.Value:
+        """Where copies of a group begin."""
+        return emit.mul(emit.div(self.begin(group), self.step), self.step)
+
+    def copied(self, group: ir.Value) -> ir.Value:
+        """The number of rows or columns from there to the group's end; 0 if it has none."""
+        begin, end = self.begin(group), self.end(group)
+        return emit.select(emit.less(begin, end), emit.sub(end, self.start(group)), 0)
 
     def end(self, group: Any) -> ir.Value:
         """The one after the last."""
@@ -308,18 +325,18 @@ class Ends:
 @dataclass(frozen=True)
 class RowEndsOrder(MaskedOrder):
     """The tiles of one product whose rows have one B of `members` each: those of B number i end at
-    `filled[i]` of `most` rows. The first tile of a group begins at its first row. After its last row, the
-    last one has rows of other groups, which aren't stored (`rows_of_group`).
+    `filled[i]` of `most` rows. The first tile of a group begins at its first row, or as few rows before as a
+    copy can. Rows of other groups, before the first and after the last one, aren't stored (`rows_of_group`).
     """
 
     ends: Any = None
 
     def _filled(self, member: ir.Value) -> ir.Value:
-        return emit.maximum(emit.sub(self.ends.end(member), self.ends.begin(member)), 0)
+        return self.ends.copied(member)
 
     def _tile(self, row: ir.Value, column: ir.Value, member: ir.Value) -> Tile:
-        begin = self.ends.begin(member)
-        return Tile(row, column, member, start=(0, begin) if self.swap else (begin, 0))
+        start = self.ends.start(member)
+        return Tile(row, column, member, start=(0, start) if self.swap else (start, 0))
 
     def in_grid(self, at: Tile) -> tuple[Tile, ir.Value]:
         """A tile whose row is counted over all groups as one of its group; and whether it exists, an i1."""
@@ -353,9 +370,14 @@ class KEndsOrder:
         """A loop over every `step`-th tile from `first` on."""
 
         def one(tile: Tile, carried: list[ir.Value]) -> list[ir.Value]:
-            # An empty group has the K block after all, which reads zeros.
+            # An empty group has a K block after all, which is set to zero, or reads zeros.
             assert tile.member is not None
             begin, end = self.ends.begin(tile.member), self.ends.end(tile.member)
+            if self.ends.unit == 1:
+                start, count = self.ends.start(tile.member), self.ends.copied(tile.member)
+                span, skip = emit.maximum(emit.ceil_div(count, self.block_k), 1), emit.sub(begin, start)
+                tile = replace(tile, k_span=(0, span), k_start=start, k_count=count)
+                return body(replace(tile, k_skip=skip) if self.ends.step > 1 else tile, carried)
             block = emit.select(emit.less(begin, end), emit.div(begin, self.block_k), self.blocks)
             last = emit.ceil_div(end, self.block_k)
             return body(replace(tile, k_span=(block, emit.maximum(last, emit.add(block, 1)))), carried)
@@ -505,7 +527,12 @@ def group_tile(op: MatmulOp, schedule: AnySchedule, index: Any) -> tuple[Tile, i
     rows, _, block_k = schedule.block
     groups, row = op.role(op.grouping), emit.mul(at.row, rows)
     if op.grouping == "k_ends":
-        return replace(at, k_span=Ends.of(op).k_blocks(index, block_k)), None
+        ends = Ends.of(op)
+        if ends.unit == 1:
+            begin = ends.begin(index)
+            count = emit.maximum(emit.sub(ends.end(index), begin), 0)
+            return replace(at, k_start=begin, k_count=count), None
+        return replace(at, k_span=ends.k_blocks(index, block_k)), None
     if op.grouping == "row_ends":
         order = RowEndsOrder(groups, size(op.d, -2), size(op.b, 0), rows, at.column, 1, ends=Ends.of(op))
         return order.in_grid(at)

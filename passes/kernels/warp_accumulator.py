@@ -40,8 +40,9 @@ class TiledScales:
 
     def copy(self, at: Tile, block: ir.Value | int, stage: ir.Value, barrier: ir.Value) -> None:
         """Starts to copy the scales of a tile for a K block into a stage."""
-        for side, number, extent in zip(self.sides, (at.row, at.column), self._extents, strict=True):
-            side.copy(at.member, emit.mul(number, extent), block, stage, barrier)
+        starts = at.first_row(self._extents[0]), at.first_column(self._extents[1])
+        for side, start in zip(self.sides, starts, strict=True):
+            side.copy(at.member, start, block, stage, barrier)
 
 
 def fragment_types(rows: int, columns: int, groups: int, element: ir.Type) -> tuple[ir.Type, ir.Type]:
@@ -163,12 +164,12 @@ class WarpAccumulator:
             factors = self._factors(at, number)
             block, last = self._all_but_last(carried)
             position = tile.advance(ring, *carried[1:3])
-            loaded = self._enter(at, *position)
+            loaded = self._enter(at, number, *position)
             return [self._last(carried, block, last), *position, *loaded, *factors]
 
         assert at.k_span is not None
         factors = self._factors(at, at.k_span[0])
-        carried = [self._first(), *position, *self._enter(at, *position), *factors]
+        carried = [self._first(), *position, *self._enter(at, at.k_span[0], *position), *factors]
         carried = each_k_block(at, carried, next_block)
         sums = self._finished(self._last(carried, *self._all_but_last(carried)))
         return [sums, *tile.advance(ring, *carried[1:3])]
@@ -207,9 +208,10 @@ class WarpAccumulator:
         """The sums after the last one, as the epilogue has them."""
         return self._sorted(widened(sums))
 
-    def _enter(self, at: Tile, stage: ir.Value, phase: ir.Value) -> list[ir.Value]:
-        """Awaits a stage, and loads the first step's operands and the scales."""
+    def _enter(self, at: Tile, number: ir.Value | int, stage: ir.Value, phase: ir.Value) -> list[ir.Value]:
+        """Awaits K block `number` in a stage, and loads the first step's operands and the scales."""
         tile.await_(self.feed.ring, stage, phase)
+        self.feed.prepare(at, number, stage, phase)
         scales = self.scales.load(at, stage) if self.scales else []
         return [*self._load(stage, 0), *scales]
 

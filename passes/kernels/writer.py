@@ -114,11 +114,15 @@ def store_boxes(
     d = op.d
     ragged = arith.andi(ends_ragged(d), emit.less(size(d, -1), ends[1]))
     if op.grouping == "row_ends":
-        ragged = arith.ori(ragged, emit.less(Ends.of(op).end(index), ends[0]))
+        group = Ends.of(op)
+        ragged = arith.ori(ragged, emit.less(group.end(index), ends[0]))
+        if group.step > 1:
+            ragged = arith.ori(ragged, emit.less(row, group.begin(index)))
 
     def by_threads() -> None:
+        to, first, any_row = rows_of_group(op, d, index, row)
         for box, at in boxes():
-            tile.copy_out(box, rows_of_group(op, d, index), row, at)
+            tile.copy_out(box, to, first, at, any_row=any_row)
         if groups:
             with thread_ids.one_thread():
                 nvvm.cp_async_bulk_commit_group()  # an empty one

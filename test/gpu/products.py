@@ -226,9 +226,10 @@ class Product:
         """Random operands of a case, the same each time, in the order of the kernel's arguments."""
         rng = np.random.default_rng(zlib.crc32(f"{self} {case}".encode()))
         regime, (m, n, k) = REGIMES[case.regime], case.shape
-        parts = reference.ends([k, 0, *[max(1, k // 2)] * (self.members - 2)], GROUP_ROWS)
+        unit = self.types.group_unit
+        parts = reference.ends([k, 0, *[max(1, k // 2)] * (self.members - 2)], unit)
         if self.many == "k ends":
-            k = -(-int(parts[-1]) // GROUP_ROWS) * GROUP_ROWS
+            k = -(-int(parts[-1]) // unit) * unit
         kinds = Kinds(self.a, self.b, self.d, infinite=self.activation in (None, "relu"))
         sizes = {"c": (m, n), "bias": (n,), "residual": (m, n), "d": (m, n)}
         blocks = -(-k // PROMOTED)
@@ -240,7 +241,7 @@ class Product:
             if role in ("a", "b"):
                 side = "ab".index(role)
                 if self.many == "k ends":
-                    _clear_between(pairs[0][side] if role == "a" else pairs[0][side].T, parts)
+                    _clear_between(pairs[0][side] if role == "a" else pairs[0][side].T, parts, unit)
                 each = [pair[side].T if self.transposed[side] else pair[side] for pair in pairs]
                 made[role] = np.stack(each) if rank == 3 else each[0]
             elif role == "d" and self.poisons_d:
@@ -252,7 +253,7 @@ class Product:
                 made[role] = parts
             elif role == "row_ends":
                 counts = min(m // 3, GROUP_ROWS - 1), 0, max(0, min(m - GROUP_ROWS, 9))
-                made[role] = reference.ends([*counts, *[0] * (self.members - 3)], self.types.group_unit)
+                made[role] = reference.ends([*counts, *[0] * (self.members - 3)], unit)
             elif role == "alpha":  # sums stay exact
                 count = self.members if self.factors == "each" and self.many else 1
                 made[role] = (np.exp2(rng.permutation(count) - 1) * rng.choice([-1, 1])).astype(np.float32)
@@ -329,7 +330,7 @@ class Product:
             yield slice(None), given
             return
         if self.many == "k ends":
-            for number, span in enumerate(reference.spans(given["k_ends"], GROUP_ROWS)):
+            for number, span in enumerate(reference.spans(given["k_ends"], self.types.group_unit)):
                 a = given["a"][span] if self.transposed[0] else given["a"][:, span]
                 b = given["b"][:, span] if self.transposed[1] else given["b"][span]
                 yield number, given | {"a": a, "b": b, "d": given["d"][number]}
@@ -406,10 +407,10 @@ class Product:
         return _with_special(found, alpha * _special(a, b), self.activation, part.get("residual"), d)
 
 
-def _clear_between(matrix: Any, ends: Any) -> None:
-    """Zeros from the end of each part of K, the last dimension, to the next multiple of `GROUP_ROWS`."""
+def _clear_between(matrix: Any, ends: Any, unit: int) -> None:
+    """Zeros from the end of each part of K, the last dimension, to the next multiple of `unit`."""
     for end in ends:
-        matrix[:, end : -(-int(end) // GROUP_ROWS) * GROUP_ROWS] = np.zeros((), matrix.dtype)
+        matrix[:, end : -(-int(end) // unit) * unit] = np.zeros((), matrix.dtype)
 
 
 def _finite(matrix: Any) -> Any:

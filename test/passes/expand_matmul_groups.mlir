@@ -24,17 +24,23 @@ func.func @rows(%a: memref<?x?xbf16>, %b: memref<?x?x?xbf16>, %d: memref<?x?xbf1
   return
 }
 
-// A tile has the K blocks of its product; one that reads zeros where there are none.
+// A tile has the K blocks of its part of K, at least one. What is outside of the part is set to zero.
 // CHECK-LABEL: gpu.func @parts
 // CHECK: "tile.role"
-// CHECK: scf.for
-// CHECK: memref.load %{{.*}} : memref<?xi32>
 // CHECK: %[[HAS:.*]] = arith.cmpi slt
-// CHECK: %[[FIRST:.*]] = arith.select %[[HAS]],
-// CHECK: %[[NEXT:.*]] = arith.addi %[[FIRST]], %c1_i32
-// CHECK: %[[LAST:.*]] = arith.maxsi %{{.*}}, %[[NEXT]]
-// CHECK: %[[END:.*]] = arith.maxsi %[[LAST]], %{{.*}}
-// CHECK: scf.for {{.*}} = %[[FIRST]] to %[[END]]
+// CHECK: %[[COUNT:.*]] = arith.select %[[HAS]], %{{.*}}, %c0_i32
+// CHECK: %[[UP:.*]] = arith.addi %[[COUNT]], %c63_i32
+// CHECK: %[[BLOCKS:.*]] = arith.divui %[[UP]], %c64_i32
+// CHECK: %[[END:.*]] = arith.maxsi %[[BLOCKS]], %c1_i32
+// CHECK: %[[LAST:.*]] = arith.maxsi %[[END]], %c1_i32
+// CHECK: scf.for {{.*}} = %c0_i32 to %[[LAST]]
+// CHECK: "tile.await"
+// CHECK: %[[LEFT:.*]] = arith.subi %[[COUNT]], %{{.*}}
+// CHECK: %[[SOME:.*]] = arith.cmpi slt, %[[LEFT]], %c64_i32
+// CHECK: scf.if
+// CHECK: llvm.store
+// CHECK: nvvm.fence.proxy
+// CHECK: nvvm.barrier
 // CHECK: "tile.gemm_async"
 func.func @parts(%a: memref<?x?xbf16>, %b: memref<?x?xbf16>, %d: memref<?x?x?xf32>, %ends: memref<?xi32>) {
   "tile.matmul"(%a, %b, %d, %ends) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0>, transpose_a = true, beta = 1.0 : f32, schedule = {

@@ -104,13 +104,22 @@ def test_gradients_of_weights_in_fp8(schedule):
         assert (out[number] == before[number] + left[:, span] @ right[:, span].T).all(), number
 
 
-@pytest.mark.slow
-def test_groups_of_rows_have_scales_of_columns():
-    ends = reference.ends([100, 30])
-    a, b, of_a, of_b = small(256, 200), small(2, 40, 200), scales(256, 2), scales(2, 40, 2)
-    found = weft.matmul(a, b[..., :], transpose_b=True, row_ends=ends, scales=(of_a, of_b), out_dtype="f32")
+@pytest.mark.each_value(1)
+@pytest.mark.parametrize("of_columns", [True, False])
+@pytest.mark.parametrize(
+    "schedule", [SCHEDULES[2], SCHEDULES[6], *SCHEDULES[-9:-7], SCHEDULES[-5], *SCHEDULES[-3:]], ids=str
+)
+def test_groups_of_rows_begin_inside_of_16_bytes_of_scales(schedule, of_columns):
+    ends = reference.ends([1, 0, 63, 7, 130])
+    a, b, of_a = small(208, 200), small(5, 40, 200), scales(208, 2)
+    of_b = scales(5, 40, 2) if of_columns else scales(5, 1, 2)
+    d, given = np.full((208, 40), 99, np.float32), {"transpose_b": True, "row_ends": ends}
+    given |= {"scales": (of_a, of_b), "schedule": schedule, "arch": CHIPS[type(schedule)]}
+    weft.matmul(a, b, out=d, **given)
+    left, right = scaled(a, of_a), b.astype(np.float64) * np.repeat(of_b, 128, -1)[..., :200]
     for number, span in enumerate(reference.spans(ends)):
-        assert (found[span] == scaled(a, of_a)[span] @ scaled(b, of_b)[number].T).all()
+        assert (d[span] == left[span] @ right[number].T).all()
+    assert (d[ends[-1] :] == 99).all()
 
 
 def test_the_reference_has_scales_of_columns():

@@ -11,8 +11,8 @@ jnp = jax.numpy
 wjax = pytest.importorskip("weft.jax")
 RNG = np.random.default_rng(0)
 ROWS = 300
-ENDS = [60, 180, 180, 300]  # of four groups, the third of which is empty
-BEGINS = [0, 128, 180, 256]
+ENDS = [60, 181, 181, 270]  # of four groups, the third of which is empty
+BEGINS = [0, *ENDS[:-1]]
 
 
 def small(*shape, dtype=jnp.bfloat16):

@@ -260,7 +260,7 @@ def test_grouped_products_are_mapped_one_by_one():
     ends = jnp.asarray([[128, 200], [100, 256]], jnp.int32)
     found = jax.vmap(lambda a, ends: wjax.matmul(a, b, row_ends=ends, out_dtype="f32"))(a, ends)
     for i in range(2):
-        for number, (begin, end) in enumerate(((0, int(ends[i, 0])), (128, int(ends[i, 1])))):
+        for number, (begin, end) in enumerate(((0, int(ends[i, 0])), (int(ends[i, 0]), int(ends[i, 1])))):
             assert (f64(found[i, begin:end]) == f64(a[i, begin:end]) @ f64(b[number])).all()
 
 

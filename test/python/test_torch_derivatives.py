@@ -174,7 +174,7 @@ def test_vmap_of_products_with_groups():
 
 
 ENDS, ROWS, PARTS = [100, 100, 228, 300], 320, [100, 228, 300]
-SPANS = [(0, 100), (128, 228), (256, 300)]  # of the groups that have rows
+SPANS = [(0, 100), (100, 228), (228, 300)]  # of the groups that have rows
 
 
 def integers(values):
@@ -277,7 +277,7 @@ B = numbers(2, 32, 24, dtype=BF16)
 
 
 def test_gradients_of_groups_under_transforms():
-    a, ends = within(numbers(256, 32, dtype=BF16), [(0, 100), (128, 256)], 0), integers([100, 256])
+    a, ends = numbers(256, 32, dtype=BF16), integers([100, 256])
 
     def loss(b):
         return weft.matmul(a, b, row_ends=ends, out_dtype="f32")[:100].square().sum()

@@ -66,10 +66,6 @@ def _tangent(values: Operands, tangents: Operands, product: Product, result: Arr
     terms = []
     for name, tangent in tangents.items():
         if name in ("a", "b"):
-            if "k_ends" in values:
-                k_last = product.transpose_b if name == "b" else not product.transpose_a
-                _, valid = grouped.in_groups(values["k_ends"], tangent.shape[-1 if k_last else -2])
-                tangent = grouped.only(valid, tangent, -1 if k_last else -2)
             operands = {n: values[n] for n in ("a", "b", *rest)} | {name: tangent}
             terms.append(bind(tuple(operands.values()), linear))
         elif name == "alpha":

@@ -9,7 +9,6 @@ from jax import Array
 from jax.core import ShapedArray
 
 from weft.dialects.operand_roles import GROUPINGS
-from weft.dialects.product_types import GROUP_ROWS
 from weft.jax.primitive import Matrix, multiply
 from weft.jax.signatures import Operands, refuse
 from weft.launch import arrays
@@ -24,9 +23,8 @@ def grouping(product: Product) -> str | None:
 def in_groups(ends: Array, size: int) -> tuple[Array, Array]:
     """The group of each of `size` rows, and whether the row is in it."""
     rows = jnp.arange(size, dtype=ends.dtype)
-    rounded = (ends + (GROUP_ROWS - 1)) // GROUP_ROWS * GROUP_ROWS
-    number = jnp.searchsorted(rounded, rows, side="right")
-    return number, rows < jnp.append(ends, 0)[number]
+    number = jnp.searchsorted(ends, rows, side="right")
+    return number, number < ends.size
 
 
 def only(valid: Array, array: Array, axis: int) -> Array:
@@ -56,17 +54,20 @@ def cotangent(of_result: Array, values: Operands, product: Product, of_a: bool, 
         valid = jnp.arange(of_result.shape[-2]) < ends[:, None]
     else:
         valid = in_groups(ends, of_result.shape[-2])[1] if kind == "row_ends" else ends >= 0
-    of_result = only(valid, of_result, -2)
+    if kind == "groups":  # otherwise, products don't read other rows
+        of_result = only(valid, of_result, -2)
     if of_a:
         b = Matrix(values["b"], flips[1])
         found = only(valid, multiply(Matrix(of_result), b.T, out, {**alpha, kind: ends}, product), -2)
         return jnp.swapaxes(found, -1, -2) if flips[0] else found
     if kind == "groups" and of_result.ndim == 2:
         raise refuse("gradients of b need row_ends, got groups: sort the rows of a by the number of b")
-    a = Matrix(only(valid, values["a"], -1 if flips[0] else -2), flips[0])
+    a = Matrix(values["a"], flips[0])
     if kind == "row_ends":
         alpha |= {"k_ends": ends}
-    elif aval.ndim == 2:  # the sum over the batch, whose rows become K
+    else:
+        a = Matrix(only(valid, a.array, -1 if flips[0] else -2), flips[0])
+    if kind == "groups" and aval.ndim == 2:  # the sum over the batch, whose rows become K
         whole = jnp.swapaxes(a.array, -1, -2) if a.flipped else a.array
         a = Matrix(whole.reshape(-1, whole.shape[-1]))
         of_result = of_result.reshape(-1, of_result.shape[-1])

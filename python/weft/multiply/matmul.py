@@ -102,9 +102,9 @@ def matmul(
     - `row_ends`: for each matrix of a batch of `b`, the end of its rows of `a`, which begin at the previous
       end (the first at 0), as `offs` of PyTorch's `grouped_mm`. With block scales they begin at the previous
       end, rounded up to a multiple of 128. Other rows of the result are unchanged.
-    - `k_ends`: for each product, the end of its K slice, which begins at the previous end, rounded up to a
-      multiple of 128. `a` and `b` must be 0 from an end to this multiple. Products of empty slices are 0. Not
-      with block scales.
+    - `k_ends`: for each product, the end of its K slice, which begins at the previous end. With `promote`,
+      scales and elements of less than 8 bits, it begins at the previous end, rounded up to a multiple of 128,
+      and `a` and `b` must be 0 in between. Products of empty slices are 0. Not with block scales.
 
     Parameters for scales and precision:
 

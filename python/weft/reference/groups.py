@@ -8,7 +8,8 @@ import numpy.typing as npt
 
 def ends(sizes: npt.ArrayLike, unit: int = 1) -> npt.NDArray[np.int32]:
     """Where groups of these sizes end, as `row_ends` and `k_ends` have them. Each group begins at the end of
-    the one before, rounded up to a multiple of `unit`: 128 with `k_ends` and with block scales.
+    the one before, rounded up to a multiple of `unit`: 128 with block scales, and along K where sums are
+    promoted or scaled, or elements have less than 8 bits.
     """
     end, found = 0, []
     for size in np.asarray(sizes).tolist():

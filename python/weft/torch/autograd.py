@@ -16,7 +16,6 @@ from torch import Tensor
 from torch.autograd.function import FunctionCtx
 from torch.nn import functional
 
-from weft.dialects.product_types import GROUP_ROWS
 from weft.errors import WeftError
 from weft.launch.arrays import type_name
 from weft.multiply.array_views import refuse
@@ -82,12 +81,14 @@ class _Operator:
         result, *saved = ctx.saved_tensors
         operands, options = self._named(saved), ctx.options
         wanted = {name for name, each in zip(self.names, ctx.needs_input_grad, strict=False) if each}
-        valid = _valid(operands, gradient)
-        gradient = of_z = _only(valid, gradient)
+        valid = used = _valid(operands, gradient)
+        if operands.get("row_ends") is not None and wanted <= {"a", "b"}:
+            used = None  # products don't read other rows
+        gradient = of_z = _only(used, gradient)
         if ctx.by_result:
             of_z = torch.ops.aten.threshold_backward(gradient, result, 0)
         elif options["activation"] is not None:
-            z = _only(valid, self._before_activation(options, operands))
+            z = _only(used, self._before_activation(options, operands))
             of_z = through(options["activation"], gradient.to(z.dtype), z)
         gradients: Operands = {}
         if not wanted.isdisjoint("ab"):
@@ -225,9 +226,8 @@ def _product(a: Tensor, b: Tensor, like: Tensor, options: Options) -> Tensor:
 def _in_groups(ends: Tensor, size: int) -> tuple[Tensor, Tensor]:
     """The group of each of `size` rows, and whether the row is in it."""
     rows = torch.arange(size, dtype=ends.dtype, device=ends.device)
-    rounded = (ends + (GROUP_ROWS - 1)) // GROUP_ROWS * GROUP_ROWS
-    number = torch.searchsorted(rounded, rows, right=True)
-    return number, rows < torch.cat([ends, ends.new_zeros(1)])[number]
+    number = torch.searchsorted(ends, rows, right=True)
+    return number, number < ends.shape[0]
 
 
 def _valid(operands: Operands, result: Tensor) -> Operand:
@@ -265,9 +265,9 @@ def _of_b(of_product: Tensor, operands: Operands, valid: Operand, options: Optio
     if ends is not None:
         rows = multiply_grouped(a.mT, of_product, None, ends, **options)
         return _only(_in_groups(ends, rows.shape[0])[1], rows)
-    a = _only(valid, a)
     if operands["row_ends"] is not None:
         return multiply_grouped(a.mT, of_product, None, None, operands["row_ends"], **options)
+    a = _only(valid, a)
     if operands["b"].dim() == 2:  # whose gradients the batch adds
         a, of_product = a.flatten(0, 1), of_product.flatten(0, 1)
     return multiply(a.mT, of_product, **options)

@@ -80,11 +80,11 @@ func.func @two_kinds_of_groups(%a: !A, %b: !B, %d: !A, %e: memref<?xi32>) {
 
 // -----
 
-!A = memref<?x?xbf16>
+!A = memref<?x?xf6E2M3FN>
 !D = memref<?x?x?xf32>
 func.func @k_block_of_two_groups(%a: !A, %b: !A, %d: !D, %e: memref<?xi32>) {
-  // expected-error @below {{block K must divide 128 with k_ends, got 192}}
+  // expected-error @below {{block K must divide 128 with k_ends, got 256}}
   "tile.matmul"(%a, %b, %d, %e) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0>, transpose_b = true,
-    schedule = {block = array<i64: 64, 64, 192>, warpgroups = 1, stages = 2}} : (!A, !A, !D, memref<?xi32>) -> ()
+    schedule = {block = array<i64: 128, 64, 256>, accumulators = 1, stages = 2}} : (!A, !A, !D, memref<?xi32>) -> ()
   return
 }
