@@ -17,9 +17,10 @@ from weft.torch import autograd, casting, flops, quantizing, vectorizing
 from weft.torch import compiled as _compiled  # noqa: F401  defines how products are lowered
 from weft.torch import decomposing as _decomposing  # noqa: F401  that callers of this package take
 from weft.torch import int4 as _int4  # noqa: F401
+from weft.torch.grouped import grouped_mm
 from weft.torch.products import product
 
-__all__ = ["product", "quantized"]
+__all__ = ["grouped_mm", "product", "quantized"]
 
 quantized = quantizing.quantized
 torch_tensors.run_calls_untraced()
