@@ -25,7 +25,8 @@ from weft.tools.language_server import (
     ptx_features,
 )
 from weft.tools.language_server.catalog import OpFacts
-from weft.tools.language_server.checking import Check, Checks
+from weft.tools.language_server.checking import Checks
+from weft.tools.language_server.documents import Document
 from weft.tools.language_server.problem import preferring_one, problem, replacement
 from weft.tools.language_server.text import Text
 
@@ -124,7 +125,7 @@ def session(work):
 
 
 def check(uri, text, kind="ptx"):
-    return Check(uri, 1, kind, Text(text), None)
+    return Document(uri, kind, Text(text), 1, None)
 
 
 def test_only_the_newest_text_is_checked(process):

@@ -4,15 +4,14 @@ process.
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from weft.compiler.channels import Message
 from weft.compiler.worker import DeathError, Worker
 from weft.errors import WeftError
 from weft.tools.language_server import judging
+from weft.tools.language_server.documents import Document
 from weft.tools.language_server.problem import Problem, problem
-from weft.tools.language_server.text import Text
 
 PAUSE_SECONDS = 0.2
 """How long a document must stay unchanged before it is checked."""
@@ -21,19 +20,8 @@ PATIENCE_SECONDS = 1.0
 TIMEOUT_SECONDS = 60.0
 
 
-@dataclass(frozen=True, eq=False)
-class Check:
-    """The check of one version of a document; `kind` is "mlir" or "ptx"."""
-
-    uri: str
-    version: int | None
-    kind: str
-    text: Text
-    chip: str | None
-
-
 T = TypeVar("T")
-Publish = Callable[[Check, list[Problem]], None]
+Publish = Callable[[Document, list[Problem]], None]
 
 
 class Checks:
@@ -42,7 +30,7 @@ class Checks:
     def __init__(self, publish: Publish) -> None:
         self._lanes = {kind: _Lane(kind, publish) for kind in ("mlir", "ptx")}
 
-    def submit(self, check: Check) -> None:
+    def submit(self, check: Document) -> None:
         """Checks a document, instead of its earlier versions."""
         for kind, lane in self._lanes.items():
             if kind == check.kind:
@@ -71,13 +59,13 @@ class _Lane:
     def __init__(self, kind: str, publish: Publish) -> None:
         self._worker: Worker = judging.process(f"the process that checks {kind}")
         self._publish = publish
-        self._newest: dict[str, Check] = {}
+        self._newest: dict[str, Document] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
-        self._waiting: dict[str, Check] = {}
-        self._running: Check | None = None
+        self._waiting: dict[str, Document] = {}
+        self._running: Document | None = None
         self._task: asyncio.Task[None] | None = None
 
-    def submit(self, check: Check) -> None:
+    def submit(self, check: Document) -> None:
         self.forget(check.uri)
         self._newest[check.uri] = check
         loop = asyncio.get_running_loop()
@@ -100,11 +88,11 @@ class _Lane:
         self._worker.interrupt()
         self._worker.stop()
 
-    def _interrupt(self, check: Check) -> None:
+    def _interrupt(self, check: Document) -> None:
         if self._running is check:
             self._worker.interrupt()
 
-    def _ready(self, check: Check) -> None:
+    def _ready(self, check: Document) -> None:
         self._timers.pop(check.uri, None)
         self._waiting[check.uri] = check
         if self._task is None or self._task.done():
@@ -119,7 +107,7 @@ class _Lane:
             if self._newest.get(check.uri) is check:
                 self._publish(check, found)
 
-    def _asked(self, check: Check) -> list[Problem]:
+    def _asked(self, check: Document) -> list[Problem]:
         """The problems of a document, or one about a check that failed. In a thread."""
         request = judging.request(check.kind, check.text.text, check.chip)
         try:
@@ -136,7 +124,7 @@ class _Lane:
         problems: list[Problem] = answer["problems"]
         return problems
 
-    def _answer(self, check: Check, request: Message) -> Message:
+    def _answer(self, check: Document, request: Message) -> Message:
         """The process's answer, from a second process where the first was killed for an earlier check."""
         try:
             return self._worker.ask(request, TIMEOUT_SECONDS)[0]

@@ -1,6 +1,7 @@
 """The open documents, their texts and what was found in them."""
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import PurePosixPath
 from urllib.parse import unquote, urlsplit
 
@@ -13,16 +14,18 @@ MOST_CHARACTERS = 4_000_000
 """The longest text that has hovers, completions and an outline; longer ones have diagnostics."""
 
 
-@dataclass
+@dataclass(eq=False)
 class Document:
-    """An open document. `problems` are those of the version `checked`."""
+    """A version of an open document, which is checked for `chip`. `problems` are those of its text, once it
+    has been checked.
+    """
 
     uri: str
     kind: str
     text: Text
     version: int | None
-    problems: list[Problem] = field(default_factory=list)
-    checked: Text | None = None
+    chip: str | None
+    problems: Sequence[Problem] = ()
 
     @property
     def is_short(self) -> bool:

@@ -6,6 +6,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from types import ModuleType
 from typing import Any, BinaryIO, NoReturn, TypeVar
@@ -19,7 +20,7 @@ from weft.isa.chips import CHIPS, unknown_chip
 from weft.tools import cli
 from weft.tools.language_server import conversion, mlir_features, ptx_features
 from weft.tools.language_server.catalog import Facts, OpFacts
-from weft.tools.language_server.checking import Check, Checks
+from weft.tools.language_server.checking import Checks
 from weft.tools.language_server.documents import Document, kind_of
 from weft.tools.language_server.problem import Problem
 from weft.tools.language_server.text import Text
@@ -150,30 +151,28 @@ class Session:
             wanted = self._default
         if wanted != self._chip:
             self._chip = wanted
-            for document in self._documents.values():
-                self._submit(document)
+            for document in list(self._documents.values()):
+                self._submit(replace(document, chip=wanted))
 
     # Documents
 
     def _opened(self, params: types.DidOpenTextDocumentParams) -> None:
         item = params.text_document
         kind = kind_of(item.uri, item.language_id, item.text)
-        document = Document(item.uri, kind, Text(item.text), item.version)
-        self._documents[item.uri] = document
-        self._submit(document)
+        self._submit(Document(item.uri, kind, Text(item.text), item.version, self._chip))
 
     def _changed(self, params: types.DidChangeTextDocumentParams) -> None:
         document = self._documents.get(params.text_document.uri)
         if document is None:
             return
+        text = document.text
         for change in params.content_changes:
             if isinstance(change, types.TextDocumentContentChangePartial):
-                span = conversion.span_of(document.text, change.range)
-                document.text = document.text.edited(*span, change.text)
+                text = text.edited(*conversion.span_of(text, change.range), change.text)
             else:
-                document.text = Text(change.text)
-        document.version = params.text_document.version
-        self._submit(document)
+                text = Text(change.text)
+        # The next check's problems have fixes of their own.
+        self._submit(replace(document, text=text, version=params.text_document.version, problems=()))
 
     def _closed(self, params: types.DidCloseTextDocumentParams) -> None:
         uri = params.text_document.uri
@@ -182,18 +181,14 @@ class Session:
             self.server.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri, []))
 
     def _submit(self, document: Document) -> None:
-        check = Check(document.uri, document.version, document.kind, document.text, self._chip)
-        self.checks.submit(check)
+        self._documents[document.uri] = document
+        self.checks.submit(document)
 
-    def _publish(self, check: Check, found: list[Problem]) -> None:
-        document = self._documents.get(check.uri)
-        if document is None or document.text is not check.text:
-            return
-        document.problems, document.checked = found, check.text
-        diagnostics = [conversion.diagnostic(check.uri, check.text, each) for each in found]
-        self.server.text_document_publish_diagnostics(
-            types.PublishDiagnosticsParams(check.uri, diagnostics, check.version)
-        )
+    def _publish(self, document: Document, found: list[Problem]) -> None:
+        document.problems, uri = found, document.uri
+        diagnostics = [conversion.diagnostic(uri, document.text, each) for each in found]
+        params = types.PublishDiagnosticsParams(uri, diagnostics, document.version)
+        self.server.text_document_publish_diagnostics(params)
 
     def _document(self, identifier: types.TextDocumentIdentifier) -> Document | None:
         document = self._documents.get(identifier.uri)
@@ -245,8 +240,8 @@ class Session:
 
     def _actions(self, params: types.CodeActionParams) -> list[types.CodeAction]:
         document = self._document(params.text_document)
-        if document is None or document.checked is not document.text:
-            return []  # the next check's problems have their own
+        if document is None:
+            return []
         span = conversion.span_of(document.text, params.range)
         workspace = self.server.client_capabilities.workspace
         edits = workspace.workspace_edit if workspace else None
