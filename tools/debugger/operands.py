@@ -15,17 +15,7 @@ from weft.emulator.instructions import shared_operand, tcgen05_mma
 from weft.emulator.instructions.fragments import elements
 from weft.emulator.instructions.tcgen05_matrices import Product
 from weft.emulator.instructions.tcgen05_order import pair_of
-from weft.emulator.reading.syntax import (
-    Address,
-    Instruction,
-    Integer,
-    Name,
-    Negated,
-    Operand,
-    Register,
-    Sink,
-    Vector,
-)
+from weft.emulator.reading import syntax
 from weft.emulator.running.lanes import Lanes
 from weft.emulator.running.wave import Wave
 from weft.emulator.watching.stopped import Stopped
@@ -50,7 +40,7 @@ class Site:
     """A tensor-core instruction, its form in the tables, and a thread that executes it."""
 
     stopped: Stopped
-    instruction: Instruction
+    instruction: syntax.Instruction
     form: Any
     line: int
     row: int
@@ -61,29 +51,29 @@ class Site:
         """What the tables say of each operand, by its name."""
         return {each.name: each for each in self.form.operands}
 
-    def placed(self, name: str) -> Operand:
+    def placed(self, name: str) -> syntax.Operand:
         """An operand in the instruction."""
         return self.instruction.operands[list(self.operands).index(name)]
 
-    def slot(self, name: Name) -> int:
+    def slot(self, name: syntax.Name) -> int:
         """The slot of a register. Raises WeftError for other names."""
         entity = self.instruction.scope.find(name.text)
-        if not isinstance(entity, Register):
+        if not isinstance(entity, syntax.Register):
             raise WeftError(f"{name.text} isn't a register")
         machine = self.stopped.machine
         return machine.program.codes[self.stopped.function].base + entity.index
 
-    def value(self, operand: Operand) -> Any:
+    def value(self, operand: syntax.Operand) -> Any:
         """The value of an operand in the thread."""
-        if isinstance(operand, Integer):
+        if isinstance(operand, syntax.Integer):
             return np.int64(operand.value)
-        if isinstance(operand, Address):
+        if isinstance(operand, syntax.Address):
             return self.value(operand.base) + np.uint64(operand.offset % (1 << 64))
-        if isinstance(operand, Negated):
+        if isinstance(operand, syntax.Negated):
             return ~self.value(operand.name)
-        if isinstance(operand, Vector):
+        if isinstance(operand, syntax.Vector):
             return np.array([self.value(each) for each in operand.items])
-        if isinstance(operand, Name):
+        if isinstance(operand, syntax.Name):
             return self.stopped.wave.regs[self.slot(operand)][self.row, self.lane]
         raise WeftError("this operand has no value")
 
@@ -130,7 +120,7 @@ def site(stopped: Stopped, position: Position, row: int, lane: int) -> Site:
     return Site(stopped, instruction, form, line, row, lane)
 
 
-def _form(instruction: Instruction) -> Any:
+def _form(instruction: syntax.Instruction) -> Any:
     opcode, operands = instruction.opcode, instruction.operands
     if opcode.startswith("tcgen05.mma"):
         tries: list[tuple[Any, tuple[str, ...]]] = [
@@ -139,7 +129,7 @@ def _form(instruction: Instruction) -> Any:
     elif opcode.startswith("tcgen05."):
         tries = [(each, ()) for each in _COPIES]
     elif opcode.startswith("wgmma."):
-        listed = len(operands) > 1 and isinstance(operands[1], Vector)
+        listed = len(operands) > 1 and isinstance(operands[1], syntax.Vector)
         tries = [(each, ("", "{") if listed else ()) for each in _WGMMA]
     elif opcode.startswith("wmma."):
         tries = [(each, ()) for each in wmma.FAMILIES]
@@ -191,15 +181,15 @@ def _type(at: Site, name: str) -> str:
 
 def _in_registers(at: Site, name: str, dtype: str | None) -> Tile:
     registers, operand = at.operands[name], at.placed(name)
-    items: Sequence[Operand] = operand.items if isinstance(operand, Vector) else (operand,)
+    items: Sequence[syntax.Operand] = operand.items if isinstance(operand, syntax.Vector) else (operand,)
     wave = at.stopped.wave
-    held = [None if isinstance(each, Sink) else wave.regs[_slot(at, each)] for each in items]
+    held = [None if isinstance(each, syntax.Sink) else wave.regs[_slot(at, each)] for each in items]
     kind = dtype or _type(at, name)
     return matrices.fragment(wave, at.row, name, held, registers.layout, registers.shape, kind)
 
 
-def _slot(at: Site, operand: Operand) -> int:
-    if not isinstance(operand, Name):
+def _slot(at: Site, operand: syntax.Operand) -> int:
+    if not isinstance(operand, syntax.Name):
         raise WeftError("a fragment must be in registers")
     return at.slot(operand)
 

@@ -6,21 +6,10 @@ from dataclasses import MISSING, fields
 from itertools import takewhile
 
 from weft import mlir
+from weft.compiler import launch_record as record
 from weft.compiler.kernel_functions import argument_types
 from weft.compiler.kernel_functions import block as block_of
 from weft.compiler.kernel_functions import cluster as cluster_of
-from weft.compiler.launch_record import (
-    SIZE,
-    Argument,
-    Expression,
-    Launch,
-    MapParameter,
-    MemrefArgument,
-    PointerArgument,
-    ScalarArgument,
-    SizesMap,
-    WorkspaceParameter,
-)
 from weft.dialects import launch_contract
 from weft.dialects.launch_contract import CONTRACT, CTA_WORKSPACE, GRID, WORKSPACE, LaunchAttribute
 from weft.dialects.op import refuse
@@ -35,7 +24,7 @@ _FLAGS = ("padded", "any_rows", "skewed", "joined", "tf32")
 _RANKS = range(2, 5)  # of matrices, batches and batches of batches
 
 
-def read_launch(kernel: ir.OpView) -> Launch:
+def read_launch(kernel: ir.OpView) -> record.Launch:
     """The launch that a kernel's attributes describe. Raises WeftError for attributes that don't fit it."""
     attributes = kernel.operation.attributes
     for name in attributes:
@@ -50,11 +39,11 @@ def read_launch(kernel: ir.OpView) -> Launch:
     workspaces = _read_workspaces(kernel, kinds)
     callers = kinds[: len(kinds) - len(workspaces)]
     arguments = tuple(_argument(kind, number in writes, kernel) for number, kind in enumerate(callers))
-    sizes = sum(len(a.shape) for a in arguments if isinstance(a, MemrefArgument))
+    sizes = sum(len(a.shape) for a in arguments if isinstance(a, record.MemrefArgument))
     block = block_of(kernel)
     if block and (complaint := block_complaint(block)):
         raise refuse(kernel, f"has a block that no launch can have: {complaint}")
-    return Launch(
+    return record.Launch(
         mlir.symbol(kernel),
         arguments,
         block,
@@ -104,7 +93,7 @@ def _bytes(kernel: ir.OpView, attribute: LaunchAttribute, arguments: int) -> tup
     return bytes_
 
 
-def _argument(kind: ir.Type, writes: bool, kernel: ir.OpView) -> Argument:
+def _argument(kind: ir.Type, writes: bool, kernel: ir.OpView) -> record.Argument:
     dynamic = ir.MemRefType.get_dynamic_stride_or_offset()
     what, location = f"a kernel argument of type {kind} can't be passed", mlir.location(kernel.location)
     if isinstance(kind, ir.MemRefType):
@@ -114,7 +103,7 @@ def _argument(kind: ir.Type, writes: bool, kernel: ir.OpView) -> Argument:
         if strides is None or strides[1] not in (0, dynamic):
             raise WeftError(Diagnostic(f"{what}: it needs strides and no offset", location))
         shape = tuple(None if kind.is_dynamic_dim(i) else kind.shape[i] for i in range(kind.rank))
-        return MemrefArgument(
+        return record.MemrefArgument(
             str(kind.element_type),
             shape,
             tuple(None if s == dynamic else s for s in strides[0]),
@@ -122,11 +111,11 @@ def _argument(kind: ir.Type, writes: bool, kernel: ir.OpView) -> Argument:
             writes,
         )
     if isinstance(kind, (ir.IntegerType, ir.FloatType, ir.IndexType)):
-        return ScalarArgument(str(kind))
+        return record.ScalarArgument(str(kind))
     if isinstance(kind, llvm.PointerType):
         if kind.address_space not in (0, 1):
             raise WeftError(Diagnostic(f"{what}: it isn't in global memory", location))
-        return PointerArgument(writes)
+        return record.PointerArgument(writes)
     legal = "arguments must be memrefs, numbers or pointers to global memory"
     raise WeftError(Diagnostic(f"{what}: {legal}", location))
 
@@ -134,10 +123,10 @@ def _argument(kind: ir.Type, writes: bool, kernel: ir.OpView) -> Argument:
 _GLOBAL = ("1 : i64", "1 : i32", "#gpu.address_space<global>")
 
 
-def _grid(kernel: ir.OpView, arguments: Sequence[Argument]) -> SizesMap | None:
+def _grid(kernel: ir.OpView, arguments: Sequence[record.Argument]) -> record.SizesMap | None:
     """The map that gives the grid. Raises WeftError where it gives one that no launch can have."""
-    sizes = [size for a in arguments if isinstance(a, MemrefArgument) for size in a.shape]
-    numbers = sum(isinstance(a, ScalarArgument) and a.is_integer for a in arguments)
+    sizes = [size for a in arguments if isinstance(a, record.MemrefArgument) for size in a.shape]
+    numbers = sum(isinstance(a, record.ScalarArgument) and a.is_integer for a in arguments)
     grid = _sizes_map(kernel, GRID, len(sizes), numbers, 3)
     if grid is None or launch_contract.PERSISTENT.on(kernel):  # that one counts tiles
         return grid
@@ -148,15 +137,15 @@ def _grid(kernel: ir.OpView, arguments: Sequence[Argument]) -> SizesMap | None:
     return grid
 
 
-def _has_size(expression: Expression) -> bool:
+def _has_size(expression: record.Expression) -> bool:
     if isinstance(expression, int):
         return False
-    return expression[0] == SIZE or any(_has_size(each) for each in expression[1:])
+    return expression[0] == record.SIZE or any(_has_size(each) for each in expression[1:])
 
 
 def _sizes_map(
     kernel: ir.OpView, attribute: LaunchAttribute, sizes: int, numbers: int, count: int | None
-) -> SizesMap | None:
+) -> record.SizesMap | None:
     """An affine map of all sizes of the memref arguments, with `count` results. The sizes are its dimensions,
     or its symbols, which may be multiplied by each other, and which the integer arguments may follow.
     """
@@ -172,7 +161,7 @@ def _sizes_map(
         )
     if count is not None and len(affine_map.results) != count:
         raise refuse(kernel, f"{name} must have {count} results, got {written}")
-    return SizesMap(tuple(_expression(e, kernel) for e in affine_map.results))
+    return record.SizesMap(tuple(_expression(e, kernel) for e in affine_map.results))
 
 
 _BINARY = {
@@ -185,13 +174,13 @@ _BINARY = {
 _DIVISIONS = (ir.AffineCeilDivExpr, ir.AffineFloorDivExpr, ir.AffineModExpr)
 
 
-def _expression(expression: ir.AffineExpr, kernel: ir.OpView) -> Expression:
+def _expression(expression: ir.AffineExpr, kernel: ir.OpView) -> record.Expression:
     if (constant := mlir.cast(ir.AffineConstantExpr, expression)) is not None:
         return int(constant.value)
     if (dimension := mlir.cast(ir.AffineDimExpr, expression)) is not None:
-        return SIZE, int(dimension.position)
+        return record.SIZE, int(dimension.position)
     if (symbol := mlir.cast(ir.AffineSymbolExpr, expression)) is not None:
-        return SIZE, int(symbol.position)
+        return record.SIZE, int(symbol.position)
     for kind, operation in _BINARY.items():
         if (binary := mlir.cast(kind, expression)) is not None:
             divisor = mlir.cast(ir.AffineConstantExpr, binary.rhs)
@@ -205,7 +194,7 @@ def _expression(expression: ir.AffineExpr, kernel: ir.OpView) -> Expression:
     )
 
 
-def _read_maps(kernel: ir.OpView, kinds: Sequence[ir.Type]) -> tuple[MapParameter, ...]:
+def _read_maps(kernel: ir.OpView, kinds: Sequence[ir.Type]) -> tuple[record.MapParameter, ...]:
     """The tensor maps among a kernel's arguments, of these types: the last ones, as its attribute describes
     them. Raises WeftError for an attribute that doesn't fit.
     """
@@ -231,13 +220,13 @@ def _read_maps(kernel: ir.OpView, kinds: Sequence[ir.Type]) -> tuple[MapParamete
     return maps
 
 
-def _read_map(kernel: ir.OpView, entry: ir.Attribute) -> MapParameter:
+def _read_map(kernel: ir.OpView, entry: ir.Attribute) -> record.MapParameter:
     kinds = {"box": ir.DenseI64ArrayAttr, "matrix": ir.IntegerAttr, "chunk": ir.IntegerAttr}
     kinds |= dict.fromkeys(_FLAGS, ir.UnitAttr)
-    names = sorted(field.name for field in fields(MapParameter) if field.default is MISSING)
+    names = sorted(field.name for field in fields(record.MapParameter) if field.default is MISSING)
     values = {named.name: named.attr for named in entry} if isinstance(entry, ir.DictAttr) else {}
     wrong = any(not isinstance(values[n], kinds.get(n, ir.StringAttr)) for n in values)
-    optional = [field.name for field in fields(MapParameter) if field.default is not MISSING]
+    optional = [field.name for field in fields(record.MapParameter) if field.default is not MISSING]
     if wrong or sorted({*values, *optional}) != sorted([*names, *optional]):
         raise refuse(kernel, f"entries of {_MAPS} must have the fields {', '.join(names)}, got {entry}")
     if not mlir.is_integer(values["matrix"]):
@@ -246,7 +235,7 @@ def _read_map(kernel: ir.OpView, entry: ir.Attribute) -> MapParameter:
     verdict = one_of("swizzle", swizzle, SWIZZLE_NAMES) or one_of("l2_promotion", promotion, L2_PROMOTIONS)
     if verdict:
         raise refuse(kernel, f"{_MAPS}: {verdict.reason}")
-    return MapParameter(
+    return record.MapParameter(
         values["matrix"].value,
         tuple(values["box"]),
         swizzle,
@@ -256,7 +245,7 @@ def _read_map(kernel: ir.OpView, entry: ir.Attribute) -> MapParameter:
     )
 
 
-def _read_workspaces(kernel: ir.OpView, kinds: Sequence[ir.Type]) -> tuple[WorkspaceParameter, ...]:
+def _read_workspaces(kernel: ir.OpView, kinds: Sequence[ir.Type]) -> tuple[record.WorkspaceParameter, ...]:
     """The last of a kernel's arguments, of these types, for which it has numbers of rows. Raises WeftError
     for an attribute that doesn't fit.
     """
@@ -277,7 +266,7 @@ def _read_workspaces(kernel: ir.OpView, kinds: Sequence[ir.Type]) -> tuple[Works
     return tuple(_workspace(kernel, name, *each) for each in zip(kinds[-len(rows) :], rows, strict=True))
 
 
-def _workspace(kernel: ir.OpView, name: str, kind: ir.Type, rows: int) -> WorkspaceParameter:
+def _workspace(kernel: ir.OpView, name: str, kind: ir.Type, rows: int) -> record.WorkspaceParameter:
     plain = isinstance(kind, ir.MemRefType) and isinstance(kind.layout, ir.AffineMapAttr) and kind.rank > 0
     if not plain or [i for i in range(kind.rank) if kind.is_dynamic_dim(i)] != [0]:
         raise refuse(
@@ -288,4 +277,4 @@ def _workspace(kernel: ir.OpView, name: str, kind: ir.Type, rows: int) -> Worksp
     if isinstance(element, ir.VectorType):
         count, scalar = math.prod(element.shape), element.element_type
     width = count * int(scalar.width) // 8
-    return WorkspaceParameter(int(rows), tuple(kind.shape[1:]), width, name == CTA_WORKSPACE.name)
+    return record.WorkspaceParameter(int(rows), tuple(kind.shape[1:]), width, name == CTA_WORKSPACE.name)

@@ -8,15 +8,8 @@ from typing import Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
+from weft.dialects import element_types as elements
 from weft.dialects.activations import activation_complaint
-from weft.dialects.element_types import (
-    BYTE_TYPES,
-    INPUT_TYPES,
-    NARROW_TYPES,
-    PTX_PACKED,
-    PTX_SCALES,
-    may_be_mixed,
-)
 from weft.dialects.operand_roles import GROUPINGS, OUTPUT_TYPES, ROLES, SCALE_OF_WORDS, WORD
 from weft.dialects.product_types import (
     GROUP_ROWS,
@@ -39,7 +32,10 @@ from weft.multiply.product import Product, Traced, kind_of
 from weft.multiply.sizes import Sizes
 
 # The result's type without `out` and `out_dtype`: sums of bytes are i32, and narrow floats have too few bits.
-_OUTPUTS = {**dict.fromkeys((*BYTE_TYPES, *PTX_PACKED), "i32"), **dict.fromkeys(NARROW_TYPES, "bf16")}
+_OUTPUTS = {
+    **dict.fromkeys((*elements.BYTE_TYPES, *elements.PTX_PACKED), "i32"),
+    **dict.fromkeys(elements.NARROW_TYPES, "bf16"),
+}
 
 _BY_SUMS = {"f64": "f64", "i32": "integers"}
 """The types of sums that all other arrays share, and what a and b are then."""
@@ -229,14 +225,14 @@ class Operands:
 def _types_complaint(given: Mapping[str, str]) -> str | None:
     """Why arrays of these types, by their names, make no product."""
     for name in ("a", "b"):
-        if given[name] not in INPUT_TYPES:
+        if given[name] not in elements.INPUT_TYPES:
             got = given[name]
             if got in _IN_BYTES:  # f32 is rounded to tf32, which has integers up to 2048
                 got += (
                     f": convert it to {_IN_BYTES[got]}, or to f64, which is exact while sums are below 2**53"
                 )
-            return f"{name} must have elements of {', '.join(INPUT_TYPES)}, got {got}"
-    if not may_be_mixed(given["a"], given["b"]):
+            return f"{name} must have elements of {', '.join(elements.INPUT_TYPES)}, got {got}"
+    if not elements.may_be_mixed(given["a"], given["b"]):
         a, b = given["a"], given["b"]
         return f"a and b must have one element type, got {a} and {b}: convert one of them"
     for name, dtype in given.items():
@@ -269,7 +265,7 @@ def _types(
     mn_major = transposed[0], not transposed[1]
     scales = [view.dtype for name, view in zip(names, views, strict=True) if name == "scale_a"]
     words = product.block if WORD in scales else 0
-    scale = SCALE_OF_WORDS if words else next((each for each in scales if each in PTX_SCALES), "")
+    scale = SCALE_OF_WORDS if words else next((each for each in scales if each in elements.PTX_SCALES), "")
     scaled = bool(scales) and not scale
     of_groups = not set(GROUPINGS).isdisjoint(names), "k_ends" in names
     promoted = product.promote or scaled

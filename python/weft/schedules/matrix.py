@@ -6,14 +6,7 @@ from functools import cached_property
 from itertools import product as combinations
 from typing import Any
 
-from weft.dialects.element_types import (
-    BYTE_TYPES,
-    FP8_TYPES,
-    NARROW_TYPES,
-    NIBBLE_TYPES,
-    PTX_INPUTS,
-    PTX_PACKED,
-)
+from weft.dialects import element_types as elements
 from weft.dialects.operand_roles import OUTPUT_TYPES
 from weft.dialects.product_types import BIT, Types
 from weft.dialects.schedule import FAMILIES, AnySchedule
@@ -27,7 +20,7 @@ LAYOUTS = {"nt": (False, False), "nn": (False, True), "tt": (True, False), "tn":
 """Which of A and B are MN-major, by BLAS's letters of A (M x K is n) and B (K x N is n)."""
 MEASURED = {"sm_90a": frozenset({"f16", "bf16", "f32", "i8", "f8E4M3FN"})}
 """The chips and types of A and B whose products were timed on a GPU: those of the reports in benchmarks/."""
-_INTEGERS = (*BYTE_TYPES, *PTX_PACKED)
+_INTEGERS = (*elements.BYTE_TYPES, *elements.PTX_PACKED)
 _SCALES = {"mx": "f8E8M0FNU", "nv": "f8E4M3FN"}
 
 
@@ -67,7 +60,7 @@ class Inputs:
 
     def _fits(self, extra: str) -> bool:
         """Whether an extra is one of products of such types."""
-        fp8 = {self.a, self.b} <= set(FP8_TYPES) and not self.scale
+        fp8 = {self.a, self.b} <= set(elements.FP8_TYPES) and not self.scale
         if extra in ("promote", "scales"):
             return fp8
         if extra == "accumulate":
@@ -79,14 +72,14 @@ class Inputs:
 
 def inputs() -> Iterator[Inputs]:
     """The rows of the matrix."""
-    floats = [name for name in PTX_INPUTS if name not in (*_INTEGERS, *NARROW_TYPES)]
+    floats = [name for name in elements.PTX_INPUTS if name not in (*_INTEGERS, *elements.NARROW_TYPES)]
     yield from (Inputs(name, name) for name in (*floats, *_INTEGERS) if name != BIT)
-    yield from (Inputs(*pair) for pair in (BYTE_TYPES, NIBBLE_TYPES))
+    yield from (Inputs(*pair) for pair in (elements.BYTE_TYPES, elements.NIBBLE_TYPES))
     yield from (Inputs(BIT, BIT, bit_op=each) for each in BIT_OPS)
-    for a, b in combinations(NARROW_TYPES, repeat=2):
-        if NARROW_TYPES.index(a) <= NARROW_TYPES.index(b):
+    for a, b in combinations(elements.NARROW_TYPES, repeat=2):
+        if elements.NARROW_TYPES.index(a) <= elements.NARROW_TYPES.index(b):
             yield Inputs(a, b)
-    for a, scale in combinations(NARROW_TYPES, _SCALES.values()):
+    for a, scale in combinations(elements.NARROW_TYPES, _SCALES.values()):
         row = Inputs(a, a, scale)
         if row.types.block_scaling is not None:
             yield row
