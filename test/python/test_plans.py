@@ -1,5 +1,6 @@
 """Plans of `weft.matmul` depend on properties of arrays, not on the objects."""
 
+import functools
 import gc
 import threading
 import weakref
@@ -204,6 +205,22 @@ def test_functions_of_one_code_share_a_plan_until_what_they_read_changes(driver)
         assert product(3.0, extra=(bias,), out=out) == out
         with pytest.raises(WeftError, match=r"out must not overlap out\[1\], which is written, too"):
             product(3.0, extra=(bias,), out=(out[0], out[0]))
+
+
+def test_plans_keep_nothing_that_a_function_holds(driver):
+    a, b, held = new(driver, 64, 64), new(driver, 64, 64), np.ones(3)
+
+    def made(array):
+        return lambda x, row, column, other=array: x * array.shape[0] * other.shape[0]
+
+    function = made(held)
+    for each in (function, function, functools.wraps(function)(lambda x, row, column: x)):
+        weft.matmul(a, b, epilogue=each)
+    assert len(plans.kept) == 2
+    before = weakref.ref(held)
+    del held, function, each
+    gc.collect()
+    assert before() is None
 
 
 @pytest.mark.slow

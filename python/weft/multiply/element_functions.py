@@ -4,12 +4,10 @@ A function is traced once for each type of sums, to text. Kernels are found by t
 compute the same share one.
 """
 
-import functools
 import inspect
 import types
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from weakref import WeakKeyDictionary
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -20,13 +18,14 @@ from weft.dialects.tile_epilogue import NUMBERS as NUMBERS_OF_EPILOGUES
 from weft.dialects.tile_epilogue import foreign
 from weft.errors import Diagnostic, Location, WeftError, shown
 from weft.language.capture.contents import content
-from weft.language.capture.reads import Read, have_changed, reads_of
+from weft.language.capture.reads import have_changed, reads_of
 from weft.language.capture.trace import Trace, tracing
 from weft.language.messages import python_errors
 from weft.language.messages.mistakes import of_users
 from weft.language.operations.multipliers import WgmmaProducts
 from weft.language.values.dtypes import NUMBERS, DType
 from weft.language.values.scalars import Scalar, as_scalar, dtype_of
+from weft.launch.plans import Plans
 from weft.mlir import arith, func, ir
 from weft.multiply.array_views import refuse
 from weft.multiply.product import Traced, kind_of
@@ -37,21 +36,27 @@ _CHIP = "sm_90a"  # no operation of the region differs from chip to chip
 _WITHOUT_NUMBERS = ("scf.if", "scf.yield", "func.return")
 
 
+_known = Plans(1024)
+
+
 @dataclass(frozen=True)
 class Function:
-    """A function of a user with the names or numbers of its extra arrays. It equals another one that has the
-    same code and reads the same values.
+    """A function of a user with the names or numbers of its extra arrays. The `identity` is equal to that of
+    another one that has the same code and reads the same values, and keeps no array alive.
     """
 
-    identity: object
+    call: Callable[..., object]
     keys: tuple[str | int, ...]
-    call: Callable[..., object] = field(compare=False)
+    identity: object
 
     def __call__(self, sums: str) -> Traced:
         """What it computes of sums of this type. Raises WeftError, at the user's line, for what the epilogue
         of a product can't compute.
         """
-        return _traced(self, sums)
+        if (traced := _known.get((self.identity, sums))) is None:
+            traced = _traced(self, sums)
+            _known.add((self.identity, sums), traced)
+        return traced
 
     @property
     def roles(self) -> tuple[str, ...]:
@@ -75,17 +80,19 @@ def of_call(function: object, extra: object) -> tuple[Function, tuple[object, ..
         if array is None or isinstance(array, (*NUMBERS, np.generic)):
             remedy = "leave it out, or write the number in the function, or pass an array of one element"
             raise refuse(f"extra[{key!r}] must be an array, got {shown(array)}: {remedy}")
-    return Function(_identity(function), tuple(given), function), tuple(given.values())
+    keys = tuple(given)
+    return Function(function, keys, (keys, _identity(function))), tuple(given.values())
 
 
-_identities: WeakKeyDictionary[types.FunctionType, tuple[Sequence[Read], object]] = WeakKeyDictionary()
+_KEPT = "__weft_identity__"
+"""The attribute of a function that keeps its identity, with the function: `functools.wraps` copies it."""
 
 
 def _identity(function: Callable[..., object]) -> object:
     """What decides what a function computes, by value: a function that each call makes anew is the same."""
-    known = _identities.get(function) if isinstance(function, types.FunctionType) else None
-    if known is not None and not have_changed(known[0]):
-        return known[1]
+    of, reads, identity = getattr(function, _KEPT, (None, (), None))
+    if of is function and not have_changed(reads):
+        return identity
     reads = tuple(reads_of(function).values())
     own = content(function)
     if isinstance(function, types.FunctionType):
@@ -93,11 +100,10 @@ def _identity(function: Callable[..., object]) -> object:
         own = function.__module__, function.__code__, defaults
     identity = own, tuple((each.name, each.steps, each.content) for each in reads)
     if isinstance(function, types.FunctionType):
-        _identities[function] = reads, identity
+        vars(function)[_KEPT] = function, reads, identity
     return identity
 
 
-@functools.lru_cache(maxsize=1024)
 def _traced(function: Function, sums: str) -> Traced:
     with Module() as module, of_users():
         kind, index = ir.Type.parse(sums), ir.IndexType.get()

@@ -205,7 +205,7 @@ def matmul(
             factor or str(factor),
             beta,
             schedule,
-            activation or function,
+            activation if function is None else function.identity,
             kind if scale_block is None else (kind, scale_block, scale_block.__class__),
             arch,
             accumulate,
