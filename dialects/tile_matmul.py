@@ -63,7 +63,7 @@ class MatmulOp(Op, dialect=Tile, name="matmul", traits=[ORDERS]):
       multiply all rows or columns. All products of a batch share them. Not with integers and f64.
     - `activation`: relu, gelu, gelu_tanh or silu; with f64 and integers only relu.
 
-    Together with an `epilogue` there may be alpha, beta and C: its sums are `alpha * A @ B + beta * C`.
+    With an `epilogue` there may be factors, alpha, beta and C: its sums are `alpha * A @ B + beta * C`.
 
     Scales, `scale_a` and `scale_b`:
 

@@ -88,7 +88,7 @@ def short_form_complaint(op: ir.OpView) -> str | None:
         if op.grouping:
             return f"expects no {factors[0]} with {op.grouping}: use alpha, with a factor for each product"
     if op.function is not None:
-        others = [name for name in ("bias", "residual", *FACTORS) if name in given]
+        others = [name for name in ("bias", "residual") if name in given]
         if others := [*others, *(["activation"] if activation is not None else [])]:
             return f"expects no {others[0]} with an epilogue: compute it there"
     if wrong := activation_complaint(activation, types.sums, (*ACTIVATIONS, *GATES)):

@@ -194,6 +194,9 @@ def test_vectors_an_empty_k_alpha_and_c_and_results_in_place():
     options = {"alpha": 2.0, "c": c, "beta": 1.0, "out": out}
     assert weft.matmul(A, B, epilogue=function, extra={"of": out}, **options) is out
     assert (out == (2 * SUMS + 5) * 2 + 1).all()
+    scales, factor = (EXTRA["rows"], np.ones((1, N), np.float32)), np.array([2.0], np.float32)
+    scaled = weft.matmul(A, B, scales=scales, alpha=factor, epilogue=function, extra=(of,), out_dtype="f32")
+    np.testing.assert_allclose(scaled, SUMS * EXTRA["rows"] * 4 + 1, rtol=1e-5, atol=1e-5)
     eights = weft.matmul(A, B, epilogue=lambda x, i, j: (x, x), out_dtype=("f8E4M3FN", "f16"))
     assert [each.dtype.name for each in eights] == ["float8_e4m3fn", "float16"]
 
