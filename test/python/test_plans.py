@@ -376,9 +376,9 @@ def test_an_alpha_in_memory_is_part_of_a_plan_by_its_kind(driver, patch):
     assert len(plans.kept) == 5 and len(driver.launched) == 7
 
 
-def test_a_kernel_gets_the_address_of_its_alpha(driver, patch):
+def test_a_kernel_gets_the_address_of_its_alpha(driver, monkeypatch):
     kernels, of = [], product_kernel.of
-    patch.setattr(
+    monkeypatch.setattr(
         product_kernel, "of", lambda *args, **rest: kernels.append(of(*args, **rest)) or kernels[-1]
     )
     a, b, out = (new(driver, 64, 64) for _ in range(3))
