@@ -6,7 +6,7 @@ import numpy as np
 
 from weft.emulator.decoding.decode import Op
 from weft.emulator.decoding.table import Step, Table, compute, compute_many, computing
-from weft.emulator.numerics.floats import flush
+from weft.emulator.numerics.floats import flush, numbers
 from weft.emulator.reading.syntax import PRED, TYPES, Array, Bools, Type
 
 table = Table(pure=True)
@@ -42,11 +42,7 @@ def comparison(op: Op, name: str, kind: Type, ftz: bool) -> Compare:
 
     def values(bits: Array) -> Array:
         bits = bits.view(f"u{2 if element in ('f16', 'bf16') else kind.bytes}")
-        if ftz and element != "f64":
-            bits = flush(bits, element)
-        if element == "bf16":
-            return (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
-        return bits.view({"f16": np.float16, "f32": np.float32, "f64": np.float64}[element])
+        return numbers(flush(bits, element) if ftz and element != "f64" else bits, element)
 
     return lambda x, y: compare(values(x), values(y))
 

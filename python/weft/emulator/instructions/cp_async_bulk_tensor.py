@@ -206,20 +206,20 @@ class MapOperand:
         return np.array(words).tobytes()
 
 
-class Offsets:
-    """The operand with the im2col offsets, if there is one."""
+def _offsets(op: Op, index: int, count: int) -> Callable[[Lanes], Array]:
+    """How to read the operand with the im2col offsets, `[warps, 32, offsets]`, if there is one."""
+    items = op.items(index) if count else ()
+    if len(items) != count:
+        op.fail(f"expects {count} im2col offsets, got {len(items)}", op.operand(index).location)
+    slots = [op.source(item, TYPES["u16"]) for item in items]
 
-    def __init__(self, op: Op, index: int, count: int) -> None:
-        items = op.items(index) if count else ()
-        if len(items) != count:
-            op.fail(f"expects {count} im2col offsets, got {len(items)}", op.operand(index).location)
-        self._slots = [op.source(item, TYPES["u16"]) for item in items]
+    def offsets(lanes: Lanes) -> Array:
+        found = np.zeros((lanes.warps, 32, count), np.int64)
+        for at, slot in enumerate(slots):
+            found[..., at] = lanes.read(slot)
+        return found
 
-    def of(self, lanes: Lanes) -> Array:
-        """`[warps, 32, offsets]`."""
-        if not self._slots:
-            return np.zeros((lanes.warps, 32, 0), np.int64)
-        return np.stack([lanes.read(slot) for slot in self._slots], axis=-1).astype(np.int64)
+    return offsets
 
 
 def read_map(wave: Wave) -> bool:
@@ -358,7 +358,7 @@ def copy(op: Op) -> Step:
     tensor, target, barrier = MapOperand(op, 1), SharedAddress(op, 0), SharedAddress(op, 2)
     shifted = tensor.mode.startswith("im2col")
     op.count(3 + shifted + multicast + hinted)
-    offsets = Offsets(op, 3, tensor.rank - 2 if shifted else 0)
+    offsets = _offsets(op, 3, tensor.rank - 2 if shifted else 0)
     ctas = op.source(3 + shifted, TYPES["u16"]) if multicast else 0
     line = op.line
 
@@ -376,7 +376,7 @@ def copy(op: Op) -> Step:
 
     def run(lanes: Lanes) -> None:
         maps, where, marks = tensor.address(lanes), tensor.coordinates(lanes), barrier.of(lanes)
-        targets, moved = target.of(lanes), offsets.of(lanes)
+        targets, moved = target.of(lanes), offsets(lanes)
         masks = lanes.read(ctas) if ctas else None
         stride = lanes.wave.memory.shared_stride
         for one, at, cta in lanes.singles():
@@ -469,10 +469,10 @@ def prefetch(op: Op) -> Step:
     hinted, tensor = op.flag("L2::cache_hint"), MapOperand(op, 0)
     shifted = tensor.mode.startswith("im2col")
     op.count(1 + shifted + hinted)
-    offsets, line = Offsets(op, 1, tensor.rank - 2 if shifted else 0), op.line
+    offsets, line = _offsets(op, 1, tensor.rank - 2 if shifted else 0), op.line
 
     def run(lanes: Lanes) -> None:
-        maps, where, moved = tensor.address(lanes), tensor.coordinates(lanes), offsets.of(lanes)
+        maps, where, moved = tensor.address(lanes), tensor.coordinates(lanes), offsets(lanes)
         for one, at, _ in lanes.singles():
             map_ = tensor.map(one, at, maps)
             if tensor.mode == "tile":

@@ -21,6 +21,7 @@ from weft.emulator.numerics.floats import (
     flush,
     fma_f32,
     fma_f64,
+    numbers,
     operand_nan,
     saturate,
     sum_odd,
@@ -67,10 +68,8 @@ class Format:
         return bits.view(self.type.storage)
 
     def values(self, bits: Array) -> Array:
-        """Elements as NumPy numbers: bf16 as float32, the others in their own format."""
-        if self.name == "bf16":
-            return (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
-        return bits.view({"f16": np.float16, "f32": np.float32, "f64": np.float64}[self.name])
+        """Elements as NumPy numbers."""
+        return numbers(bits, self.name)
 
     def bits(self, value: Array) -> Array:
         """Computed values as element bits; wider values are rounded to nearest."""

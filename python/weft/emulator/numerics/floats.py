@@ -134,16 +134,20 @@ _QUIET = np.uint64(1 << 51)
 _SIGN = {"f16": 0x8000, "bf16": 0x8000, "f32": 0x80000000}
 
 
+def numbers(bits: Array, name: str) -> Array:
+    """Bits as NumPy numbers: bf16 as float32, the others in their own format."""
+    if name == "bf16":
+        return (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
+    return bits.view({"f16": np.float16, "f32": np.float32, "f64": np.float64}[name])
+
+
 def decode(bits: Array, name: str) -> Doubles:
     """The exact values of bits in format `name`."""
     if name == "f64":
         return bits.view(np.float64)
-    if name == "bf16":
-        return (bits.astype(np.uint32) << np.uint32(16)).view(np.float32).astype(np.float64)
     if name == "tf32":
-        bits = bits & np.uint32(0xFFFFE000)
-    view = np.float16 if name == "f16" else np.float32
-    return bits.view(view).astype(np.float64)
+        bits, name = bits & np.uint32(0xFFFFE000), "f32"
+    return numbers(bits, name).astype(np.float64)
 
 
 def encode(value: Doubles, name: str, mode: str = "rn") -> Array:

@@ -126,11 +126,8 @@ class Lanes:
 
     def singles(self) -> "Iterator[tuple[Lanes, tuple[int, int], int]]":
         """Each active thread: its lanes, its index in `[warps, 32]`, and its CTA's number in the wave."""
-        rows = self.row_numbers()
-        for row, lane in np.argwhere(self.enabled()).tolist():
-            single = np.zeros((self.warps, WARP), np.bool_)
-            single[row, lane] = True
-            yield self.narrowed(single), (row, lane), int(self.wave.cta_of_row[rows[row]])
+        for at, row in self.places():
+            yield self.single(at), at, int(self.wave.cta_of_row[row])
 
     def places(self) -> Iterator[tuple[tuple[int, int], int]]:
         """The index of each active thread in `[warps, 32]`, and its row in the wave."""

@@ -1,8 +1,7 @@
 """The sanitizer of a wave: receives its events and checks them against what orders the threads."""
 
-from collections.abc import Callable, Hashable, Sequence
-from typing import TypeVar
-from weakref import WeakKeyDictionary, WeakMethod
+import weakref
+from collections.abc import Hashable, Sequence
 
 import numpy as np
 
@@ -38,21 +37,6 @@ _RELEASES = {"acq_rel", "sc", "release"}
 _OWN_PROXY = ("bulk", "st.async", "wgmma", "tcgen05")
 
 
-_Result = TypeVar("_Result")
-
-
-def _weakly(method: Callable[[], _Result]) -> Callable[[], _Result]:
-    """A method as a function that doesn't keep its object: in a cycle, a wave's memory would outlive it."""
-    held = WeakMethod(method)
-
-    def call() -> _Result:
-        method = held()
-        assert method is not None
-        return method()
-
-    return call
-
-
 class Sanitizer(Watch):
     """Keeps vector clocks for the warps of a wave and a shadow of its memory.
 
@@ -66,9 +50,10 @@ class Sanitizer(Watch):
         self.wave, self.findings = wave, findings
         self.clocks = VectorClocks(wave.warps, kernel.tensor_fences, kernel.global_copies, kernel.levels)
         self._kernel = kernel
-        self.undefined = Undefined(wave, findings, kernel.watched, kernel.matrix_loads, _weakly(self._follow))
+        me: Sanitizer = weakref.proxy(self)  # in a cycle, a wave's memory would outlive it
+        self.undefined = Undefined(wave, findings, kernel.watched, kernel.matrix_loads, lambda: me._follow())
         self.races = Races(wave, self.clocks, findings, kernel.needed, self.undefined, strict=kernel.by_lane)
-        self.undefined.never = _weakly(self.races.never)
+        self.undefined.never = lambda: me.races.never()
         self.tensor = TensorMemory(wave, self.clocks, findings, kernel.tensor_fences)
         self.globals = GlobalRaces(wave, self.clocks, findings, memory or GlobalMemory(), kernel)
         self.orders = Orders(wave, self.clocks, self.races, self.globals)
@@ -80,7 +65,7 @@ class Sanitizer(Watch):
         self.registers = RegisterState(wave, self.clocks, findings, kernel.watched, self.undefined)
         dependent = wave.launch.dependent
         self.launch_before = LaunchBefore(wave, self.clocks, findings) if dependent else None
-        self._arrivals: WeakKeyDictionary[object, Clocks] = WeakKeyDictionary()
+        self._arrivals: weakref.WeakKeyDictionary[object, Clocks] = weakref.WeakKeyDictionary()
         self._ended: Bools = np.zeros(len(wave.cta_numbers), np.bool_)
         self.some_ended = False
         """Whether a CTA of the wave has ended."""
