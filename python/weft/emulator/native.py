@@ -99,7 +99,6 @@ class Library:
 
 
 def linked(data: bytes, names: Sequence[str]) -> Mapping[str, int]:
-    """The addresses of functions of an object file, which live until the process ends."""
     import llvmlite.binding as llvm  # type: ignore[import-untyped]
 
     with _lock:

@@ -142,7 +142,6 @@ class Waves:
         return True
 
     def _begun(self, rest: Grid) -> tuple[Machine, Wave]:
-        """The next wave."""
         wave = Wave(self.launch, self.program.slots, self.device, rest.take(self.together), rest)
         wave.watch = self.watch_of(wave)
         if self.compiled is not False:

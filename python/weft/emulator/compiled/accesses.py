@@ -14,7 +14,7 @@ from functools import partial
 
 from weft.emulator.compiled.box_state import Buffer, Listed, Part
 from weft.emulator.compiled.pieces import LOADED, MASK, SCRATCH, STORED
-from weft.emulator.compiled.plain_code import Value, copy, memory, octet_bits, set_bits, view
+from weft.emulator.compiled.plain_code import Value, bit_count, copy, memory, octet_bits, set_bits, view
 from weft.emulator.memory.segments import RANK_SHIFT
 from weft.emulator.sanitizer.global_memory import COLUMN_BITS
 from weft.emulator.sanitizer.shadow import BLOCK_SHIFT, NEVER, READ_BY_THREADS, READ_BY_UNITS
@@ -207,14 +207,9 @@ def _copy(near: Value, far: Value, size: int, loads: bool) -> None:
 # What all checks need of a warp
 
 
-def _row(s: Value, index: int) -> int:
-    """The number of a warp in its wave."""
-    return s.ROWS[index]
-
-
 def _clock(s: Value, index: int) -> Value:
     """What a warp knows."""
-    return s.KNOWN[_row(s, index) * s.KNOWN_WIDTH :]
+    return s.KNOWN[s.ROWS[index] * s.KNOWN_WIDTH :]
 
 
 def _first(s: Value, index: int, lane: int, granule: int) -> int:
@@ -293,14 +288,14 @@ def _may_load_global(s: Value, op: Value, part: Value) -> bool:
     if not part.WRITABLE:
         return True
     for index in range(s.COUNT):
-        owner, run = _row(s, index) | s.WAVE << COLUMN_BITS, _word(s, index, RUN) != 0
+        owner, run = s.ROWS[index] | s.WAVE << COLUMN_BITS, _word(s, index, RUN) != 0
         for lane in set_bits(_lanes(s, index, USED)):
             first = _first(s, index, lane, part.SHIFT)
             if not (run and width >> part.SHIFT == 1 and _is_own(part, 1, owner, first)):
                 for at in range(first, first + (width * _elements(s, index) >> part.SHIFT)):
                     keep(part, part.GRANULES + at, owner)
     for index in range(s.COUNT):
-        owner, now = _row(s, index) | s.WAVE << COLUMN_BITS, _clock(s, index)[_row(s, index)]
+        owner, now = s.ROWS[index] | s.WAVE << COLUMN_BITS, _clock(s, index)[s.ROWS[index]]
         for lane in set_bits(_lanes(s, index, USED)):
             first = part.GRANULES + _first(s, index, lane, part.SHIFT)
             for at in range(first, first + (width * _elements(s, index) >> part.SHIFT)):
@@ -314,7 +309,7 @@ def _may_store_global(s: Value, op: Value, part: Value) -> bool:
     if not _knows_all(s, part, width, 3, MASK, False) or not _is_alone(s, width, part.STAMPS, part.SHIFT):
         return False
     for index in range(s.COUNT):
-        owner, now = _row(s, index) | s.WAVE << COLUMN_BITS, _clock(s, index)[_row(s, index)]
+        owner, now = s.ROWS[index] | s.WAVE << COLUMN_BITS, _clock(s, index)[s.ROWS[index]]
         for lane in set_bits(_lanes(s, index, MASK)):
             first = _first(s, index, lane, part.SHIFT)
             for at in range(first, first + (width * _elements(s, index) >> part.SHIFT)):
@@ -327,7 +322,7 @@ def _may_store_global(s: Value, op: Value, part: Value) -> bool:
 def _knows_all(s: Value, part: Value, width: int, slots: int, mask: int, constant: bool) -> bool:
     """Whether warps know of the last write (there must be none if `constant`), and of reads in other rows."""
     for index in range(s.COUNT):
-        owner, clock = _row(s, index) | s.WAVE << COLUMN_BITS, _clock(s, index)
+        owner, clock = s.ROWS[index] | s.WAVE << COLUMN_BITS, _clock(s, index)
         run = _word(s, index, RUN) != 0 and width >> part.SHIFT == 1 and not constant
         for lane in set_bits(_lanes(s, index, mask)):
             first = _first(s, index, lane, part.SHIFT)
@@ -377,7 +372,7 @@ def _access_shared(s: Value, op: Value, loads: bool) -> int:
             rank, offset = addresses[lane] >> RANK_SHIFT, addresses[lane] & (1 << RANK_SHIFT) - 1
             if not 0 <= rank < s.CLUSTER or not _fits(offset, width, count, s.SHARED_SIZE):
                 return False
-            addresses[lane] = s.SHARED_BASE[_row(s, index)] + rank * s.STRIDE + offset
+            addresses[lane] = s.SHARED_BASE[s.ROWS[index]] + rank * s.STRIDE + offset
             total += count
     if total == 0:
         return True
@@ -396,7 +391,7 @@ def _may_access_shared(s: Value, op: Value, width: int, loads: bool) -> bool:
     if op.WIDTH < part.SHIFT:
         return False
     for index in range(s.COUNT):
-        row, clock = _row(s, index), _clock(s, index)
+        row, clock = s.ROWS[index], _clock(s, index)
         ranks = clock[row - row % part.READERS :]
         for lane in set_bits(_lanes(s, index, MASK)):
             first = _first(s, index, lane, part.SHIFT)
@@ -409,7 +404,7 @@ def _may_access_shared(s: Value, op: Value, width: int, loads: bool) -> bool:
     if not loads and not _is_alone(s, width, s.STAMPS, part.SHIFT):
         return False
     for index in range(s.COUNT):
-        row, now = _row(s, index), _clock(s, index)[_row(s, index)]
+        row, now = s.ROWS[index], _clock(s, index)[s.ROWS[index]]
         for lane in set_bits(_lanes(s, index, MASK)):
             first = _first(s, index, lane, part.SHIFT)
             for at in range(first, first + (width * _elements(s, index) >> part.SHIFT)):
@@ -447,11 +442,9 @@ def _are_inside(s: Value, width: int, size: int) -> bool:
 
 
 def _active(s: Value) -> int:
-    """The number of lanes of an access."""
     total = 0
     for index in range(s.COUNT):
-        for _ in set_bits(_word(s, index, MASK)):
-            total += 1
+        total += bit_count(_word(s, index, MASK))
     return total
 
 
@@ -461,7 +454,7 @@ def _access_local(s: Value, op: Value, loads: bool) -> int:
         return False
     for index in range(s.COUNT):
         for lane in set_bits(_word(s, index, MASK)):
-            view(_warp(s, index), "i8")[lane] += (_row(s, index) * LANES + lane) * s.LOCAL_SIZE
+            view(_warp(s, index), "i8")[lane] += (s.ROWS[index] * LANES + lane) * s.LOCAL_SIZE
     if s.CHECKED and not _is_filled(s, width, loads):
         return False
     _move(s, width, s.LOCAL, loads)
@@ -500,7 +493,7 @@ def touch(s: Value, op: Value) -> int:
         return 1
     both = op.READS + op.WRITES
     for index in range(s.COUNT):
-        row = _row(s, index)
+        row = s.ROWS[index]
         for at in range(both):
             register = op.OFFSETS[at] * s.WARPS + row
             held = at >= op.READS and s.HELD[register] > _known(s, row)
@@ -508,7 +501,7 @@ def touch(s: Value, op: Value) -> int:
                 return 0
     for index in range(s.COUNT):
         for at in range(both):
-            _set_changed(s, op.OFFSETS[at], _row(s, index), 1)
+            _set_changed(s, op.OFFSETS[at], s.ROWS[index], 1)
     return 1
 
 
@@ -517,7 +510,7 @@ def copied(s: Value, op: Value) -> int:
     if not s.CHECKED:
         return 1
     for index in range(s.COUNT):
-        row, time, state = _row(s, index), 0, 0
+        row, time, state = s.ROWS[index], 0, 0
         if op.READS:
             source = op.OFFSETS[0] * s.WARPS + row
             time, state = s.BUSY[source], s.CHANGED[source]

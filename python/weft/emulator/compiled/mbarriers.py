@@ -165,18 +165,13 @@ def commit(s: Value) -> int:
 # The mbarriers
 
 
-def _first_lane(mask: int) -> int:
-    for lane in set_bits(mask):
-        return lane
-    return 0
-
-
 def _find(s: Value, index: int) -> bool:
     """Finds the mbarrier of a warp, which must be alive, and the same for all of its lanes."""
-    place = s.OFFSETS[_LANES * index + _first_lane(s.MASKS[index])]
+    place = -1
     for lane in set_bits(s.MASKS[index]):
-        if s.OFFSETS[_LANES * index + lane] != place:
+        if place >= 0 and s.OFFSETS[_LANES * index + lane] != place:
             return False
+        place = s.OFFSETS[_LANES * index + lane]
     s.NUMBERS[index], s.WORDS[index] = _number_at(s, place), place // BYTES
     return s.NUMBERS[index] >= 0
 
@@ -235,10 +230,11 @@ def _find_targets(s: Value, index: int) -> int:
     rank = place // s.STRIDE % s.CLUSTER
     named = 1 << rank
     if s.MULTICASTS:
-        named = s.ASKED[_LANES * index + _first_lane(s.MASKS[index])]
+        named = -1
         for lane in set_bits(s.MASKS[index]):
-            if s.ASKED[_LANES * index + lane] != named:
+            if named >= 0 and s.ASKED[_LANES * index + lane] != named:
                 return -1
+            named = s.ASKED[_LANES * index + lane]
         if named >> s.CLUSTER:
             return -1
     first = place - rank * s.STRIDE
@@ -411,7 +407,6 @@ class MbarrierCalls:
         return True
 
     def _take_units(self, sanitizer: Sanitizer) -> None:
-        """The columns of the units of the warps."""
         clocks = sanitizer.clocks
         key = self._lanes, clocks.width
         if self._units_of == key:
@@ -471,7 +466,6 @@ class MbarrierCalls:
         return bool(_function(name)(self._pointer))
 
     def _refresh(self, sanitizer: Sanitizer) -> None:
-        """Where the sanitizer's arrays are now."""
         clocks, table = sanitizer.clocks, sanitizer.table
         table.fit()
         arrays: tuple[Array, ...] = clocks.all, clocks.times, *table.arrays()

@@ -175,7 +175,6 @@ def run(s: Value, _: Value) -> int:
 
 
 def _part(s: Value, block: int, which: int) -> int:
-    """What is known of a block."""
     return s.BLOCKS[len(BlockPart) * block + which]
 
 

@@ -148,7 +148,6 @@ def _convert(elements: Value, index: Value, out: Value, table: Value, side: _Sid
 
 
 def _bits(elements: Value, at: int, side: _Side) -> int:
-    """The bits of an element."""
     if side.bits == 32:
         return view(elements, "u4")[at]
     if side.bits == 16:
@@ -179,13 +178,11 @@ def _half(bits: int) -> float:
 
 
 def _power(value: float, side: _Side) -> int:
-    """The exponent of a number."""
     power = min(max((bits_of(value) >> 52 & 0x7FF) - 1023, side.least), _MOST)
     return _ZERO if value == 0.0 else power
 
 
 def _scale(out: Value, scales: Value, blocks: int, side: _Side) -> None:
-    """Multiplies blocks of k by their scales."""
     size, powers = side.k // blocks, blocks * (side.rows if side.by_row else side.columns)
     for row in range(side.rows):
         for column in range(side.columns):

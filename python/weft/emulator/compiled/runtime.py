@@ -73,7 +73,6 @@ class Runtime:
         self._state[Field.LOG] = self._address(self._log)
 
     def _home(self, slot: int) -> Array:
-        """A register in the file."""
         layout, warps = self.plan.layout, self.wave.warps
         storage, begin = STORAGE[layout.bits[slot]], layout.offsets[slot]
         octets = self._file[: warps * layout.size].reshape(warps, layout.size)
@@ -153,7 +152,6 @@ class Runtime:
                 regs[slot] = home
 
     def _use(self, lanes: Lanes) -> None:
-        """Runs these lanes from now on."""
         count, mask, masks = lanes.warps, lanes.mask, self._masks[: lanes.warps]
         rows = _EVERY if lanes.rows is None else lanes.rows
         self._lanes = lanes

@@ -101,7 +101,6 @@ def _field(kind: Type) -> Callable[[Array], Array]:
 
 
 def _low_bits(count: Array) -> Array:
-    """A mask of the lowest `count` bits of 64."""
     return np.where(
         count >= 64,
         np.uint64(0xFFFFFFFFFFFFFFFF),

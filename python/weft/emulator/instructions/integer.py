@@ -100,7 +100,6 @@ def _with_carry(
 
 
 def _widen(value: Array, kind: Type) -> Array:
-    """The values as integers of twice the width."""
     return value.view(kind.view).astype(wider(kind))
 
 

@@ -212,7 +212,6 @@ def _operand(bits: Array, name: str, like: str, scales: Doubles | None) -> Opera
 
 @cache
 def _table(name: str, like: str) -> Operand:
-    """The value and the exponent of every code."""
     codes = np.arange(1 << 16).astype(np.uint16) if name in floats.WIDE else np.arange(256).astype(np.uint8)
     value = decode(codes, name)
     return value, exponents(value, like)

@@ -341,7 +341,6 @@ class Emitter:
         raise UntraceableError(f"calls {name}")
 
     def _shift(self, name: str, source: Symbol, by: int, count: int) -> str:
-        """A shift by a number."""
         dtype, bits = source.dtype, 8 * source.dtype.itemsize
         arithmetic = name == "right_shift" and dtype.kind == "i"
         value, n = self.value(source, count), LANES * count

@@ -109,7 +109,6 @@ def _operand(match: re.Match[str], line: int, before: int) -> Operand:
 
 
 def _element(match: re.Match[str], line: int, before: int) -> Operand:
-    """An element of a vector."""
     text, location = match[0], SourceLocation(line, match.start() - before)
     if text == "_":
         return Sink(location)

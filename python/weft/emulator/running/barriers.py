@@ -350,7 +350,6 @@ class ClusterBarriers:
             yield cluster, threads & (number == cluster)[:, None]
 
     def _pass(self, ready: Bools) -> None:
-        """Threads continue after a phase that has ended."""
         self.open = self.open & ~ready
         watch = self.wave.watch
         if watch is not None:

@@ -183,7 +183,6 @@ def _uses(instructions: Iterable[Traffic]) -> tuple[set[int], set[int]]:
 
 
 def _operands(program: Program) -> set[int]:
-    """The 32-bit registers of wgmma.mma_async."""
     bits = program.slots.bits
     instructions = (traffic for at in _kernel(program) for traffic in program.blocks[at].traffic)
     return {

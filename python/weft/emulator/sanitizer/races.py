@@ -133,7 +133,6 @@ class Races:
         shadow.write_line[index] = access.line
 
     def _late(self, of: Checked) -> Bools:
-        """Where the warps don't know of the last write."""
         writer = self.shadow.writer[of.index]
         late: Bools = self.shadow.written[of.index] > self.clocks.known[of.rows, writer]
         return late
@@ -157,7 +156,6 @@ class Races:
             self._observed.note(0, offset, late, self.clocks.known, (writer, written))
 
     def _after_reads(self, of: Checked) -> None:
-        """Before a write, all reads must be known."""
         shadow, known, index, rows = self.shadow, self.clocks.known, of.index, of.rows
         first, by = rows - self._rank[rows], shadow.readers(index)
         if self._per_cluster > 1 and np.count_nonzero(by & READ_BY_THREADS):

@@ -230,7 +230,6 @@ class RegisterState:
             self._loads = {at: load for at, load in self._loads.items() if at[1] not in late}
 
     def _loading(self, row: int) -> int:
-        """The column of a warp's loads."""
         return self.clocks.column((LOAD, row), False)
 
     # wgmma
@@ -331,7 +330,6 @@ def _size(span: Span) -> int:
 
 
 def _put(array: Array, registers: Span, rows: Span, value: npt.ArrayLike) -> None:
-    """Sets the entries of warps of some registers."""
     if isinstance(registers, list) and isinstance(rows, list):
         array[np.ix_(registers, rows)] = value
     else:

@@ -198,7 +198,6 @@ class TensorMemory:
         return _Units(kind, ctas, rows, np.array(columns), use)
 
     def _is_plain(self, units: _Units, index: Index) -> bool:
-        """Whether an access to a rectangle breaks no rule."""
         here, (ctas, _, columns) = self.shadow, index
         if not here.allocated[ctas, columns].all() or here.ending[ctas, columns].any():
             return False
@@ -259,7 +258,6 @@ class TensorMemory:
                 self._report(rule, what, index, touched, row, line)
 
     def _number(self, use: Use | None) -> int:
-        """The number of a use."""
         return self._uses.setdefault(use, len(self._uses))
 
     def _in_order(self, use: Use) -> Bools:

@@ -176,7 +176,6 @@ class ObservedMachine(Machine):
         return False
 
     def _steps(self, group: Group) -> None:
-        """Runs the steps of an observed block."""
         with self._seen():
             for step in self.program.blocks[group.block].steps:
                 step(group.lanes)
