@@ -291,11 +291,9 @@ class Emitter:
             return self._float_call(name, operands, count)
         kind, n = vector(dtype, count), LANES * count
         values = [self.value(o, count) for o in operands]
-        if dtype.kind == "b":
-            return self._predicate_call(name, values, n)
-        if name in _ARITHMETIC:
+        if name in _ARITHMETIC and dtype.kind != "b":
             return self.do(f"{_ARITHMETIC[name]} {kind} {values[0]}, {values[1]}")
-        if name in ("bitwise_and", "bitwise_or", "bitwise_xor"):
+        if name in _BITWISE and (dtype.kind == "b" or name.startswith("bitwise")):
             return self.do(f"{_BITWISE[name]} {kind} {values[0]}, {values[1]}")
         sign = "s" if dtype.kind == "i" else "u"
         if name in _INT_COMPARE:
@@ -324,7 +322,7 @@ class Emitter:
                 return self.do(f"ashr {kind} {x}, {by}")
             moved = self.do(f"{'shl' if name == 'left_shift' else 'lshr'} {kind} {x}, {by}")
             return self.select(inside, moved, number(0), kind, n)
-        if name == "invert":
+        if name == "invert" or (name == "logical_not" and dtype.kind == "b"):
             return self.do(f"xor {kind} {x}, {splat(~dtype.type(0), n)}")
         if name == "negative":
             return self.do(f"sub {kind} {number(0)}, {x}")
@@ -352,16 +350,6 @@ class Emitter:
         if by == 0:
             return value
         return self.do(f"{code} {vector(dtype, count)} {value}, {splat(dtype.type(by), n)}")
-
-    def _predicate_call(self, name: str, values: list[str], n: int) -> str:
-        kind = f"<{n} x i1>"
-        if name in _BITWISE:
-            return self.do(f"{_BITWISE[name]} {kind} {values[0]}, {values[1]}")
-        if name in ("invert", "logical_not"):
-            return self.do(f"xor {kind} {values[0]}, {splat(np.bool_(True), n)}")
-        if name == "equal":
-            return self.do(f"icmp eq {kind} {values[0]}, {values[1]}")
-        raise UntraceableError(f"calls {name} of predicates")
 
     def _float_call(self, name: str, operands: list[Symbol], count: int) -> str:
         dtype, n = operands[0].dtype, LANES * count
