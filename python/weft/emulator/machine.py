@@ -202,7 +202,6 @@ class Machine:
             raise Fault(f"reached the instruction limit of {totals.limit}", block.line)
         if totals.seconds is not None:
             totals.check_time(block.line)
-        assert block.end is not None
         after = block.end.run(self, group)
         if wave.program is not None:
             # Goes on with another form of the program, without code of the host.
@@ -336,7 +335,6 @@ class Machine:
         for key in [key for key, group in self.ready.items() if group in groups]:
             group = self.ready.pop(key)
             threads, end = group.lanes.threads(), blocks[group.block].end
-            assert end is not None
             going, staying = threads & free[:, None], threads & ~free[:, None]
             if staying.any():
                 rest = Group(group.block, group.frame, Lanes.of(wave, staying))

@@ -276,8 +276,8 @@ class Liveness:
                     self._into[at], grows = now, True
 
     def _after(self, block: int) -> int:
-        end, live = self._blocks[block].end, 0
-        for target in end.targets if end is not None else ():
+        live = 0
+        for target in self._blocks[block].end.targets:
             live |= self._into[target]
         return live
 
@@ -485,9 +485,8 @@ class _Planner:
     def _end(self, block: Block, step: int) -> None:
         # A guard of the end is read after the last step.
         self._close(step)
-        flow = block.end.flow if block.end is not None else None
-        waiting = block.end.collective if block.end is not None else None
-        if block.end is not None and waiting is not None and waiting.exchange is not None:
+        flow, waiting = block.end.flow, block.end.collective
+        if waiting is not None and waiting.exchange is not None:
             for slot in waiting.exchange.registers:
                 self.plan.layout.of(slot)
             slots, exchange = frozenset(waiting.exchange.registers), waiting.exchange
@@ -498,16 +497,7 @@ class _Planner:
             self._operation(Kind.JUMP, step, target=flow.target)
         else:
             self.plan.layout.of(flow.predicate)
-            slots = frozenset([flow.predicate])
-            self._operation(
-                Kind.BRANCH,
-                step,
-                slots=slots,
-                target=flow.target,
-                after=flow.after,
-                predicate=flow.predicate,
-                negated=flow.negated,
-            )
+            self._operation(Kind.BRANCH, step, slots=frozenset([flow.predicate]), **vars(flow))
 
 
 def find_needs(plan: Plan) -> None:

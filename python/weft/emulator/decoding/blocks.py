@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from weft.emulator.decoding.table import End, Step
+from weft.emulator.decoding.table import UNENDED, End, Step
 from weft.emulator.watch import Traffic
 
 
@@ -16,7 +16,7 @@ class Block:
     traffic: list[Traffic] = field(default_factory=list)
     numbers: list[int] | None = None
     """The instruction that each step belongs to, by its index in `traffic`; None: each is its own's."""
-    end: End | None = None
+    end: End = UNENDED
     rank: int = 0
     line: int = 0
     waits: str = ""

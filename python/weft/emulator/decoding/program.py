@@ -20,7 +20,7 @@ import numpy as np
 
 from weft.emulator.decoding.blocks import Block
 from weft.emulator.decoding.decode import Op
-from weft.emulator.decoding.table import Collective, Decoder, End, Flow, Table, guarded
+from weft.emulator.decoding.table import UNENDED, Collective, Decoder, End, Flow, Table, guarded
 from weft.emulator.errors import Fault, PtxError
 from weft.emulator.memory.segments import LEVELS
 from weft.emulator.reading import parser
@@ -228,10 +228,10 @@ def mark(blocks: Sequence[Block], first: int) -> None:
     """Makes the endless loops of a function a fault where they begin again; block `first` is its entry."""
     before: dict[int, list[int]] = defaultdict(list)
     for at, block in enumerate(blocks):
-        for target in block.end.targets if block.end is not None else ():
+        for target in block.end.targets:
             before[target - first].append(at)
     for at, block in enumerate(blocks):
-        for target in dict.fromkeys(block.end.targets if block.end is not None else ()):
+        for target in dict.fromkeys(block.end.targets):
             head = target - first
             if blocks[head].rank <= block.rank and _is_endless(_loop(head, at, before), head, blocks, before):
                 _end(block, target)
@@ -275,7 +275,6 @@ def _end(block: Block, head: int) -> None:
     """Raises a fault for the threads that go on from a block to the head of its loop."""
     end, line = block.end, block.line
     guard = block.traffic[-1].guard if block.traffic and block.opcodes[-1] == "bra" else None
-    assert end is not None
     if block.traffic:
         line = block.traffic[-1].line
 
@@ -410,10 +409,10 @@ class Program:
                 texts = [each for each in named.get(at, ()) if isinstance(each, str)]
                 if any(text.startswith(_CHANGING) for text in texts):
                     block.pure = False
-            if block.end is None:
+            if block.end is UNENDED:
                 block.end = jump(after) if stop > start else leave(code)
         blocks = self.blocks[first : first + len(parts)]
-        edges = [[to - first for to in block.end.targets] for block in blocks if block.end is not None]
+        edges = [[to - first for to in block.end.targets] for block in blocks]
         for block, rank in zip(blocks, ranks(edges, 0), strict=True):
             block.rank = rank
         mark(blocks, first)

@@ -67,6 +67,8 @@ class End:
     flow: Flow | None = None
 
 
+UNENDED = End(lambda scheduler, group: -1, ())
+"""The end of a block that isn't decoded yet."""
 StepDecoder = Callable[[Op], Step]
 CollectiveDecoder = Callable[[Op], Collective]
 EndDecoder = Callable[[Op], End]

@@ -157,8 +157,7 @@ def _unwritten(program: Program) -> set[int]:
             missing = set(before[at])
             for traffic in instructions[at]:
                 _flow(missing, traffic)
-        end = program.blocks[at].end
-        for target in end.targets if end is not None else ():
+        for target in program.blocks[at].end.targets:
             if target in before and (target not in seen or not missing <= before[target]):
                 before[target] |= missing
                 seen.add(target)
@@ -233,7 +232,7 @@ def _loaded(program: Program) -> set[int]:
     slots: set[int] = set()
     for at in _kernel(program):
         block = program.blocks[at]
-        if block.waits == LOAD and block.end is not None:
+        if block.waits == LOAD:
             slots |= _used_early(program, frozenset(block.traffic[-1].writes), block.end.targets)
     return slots
 
@@ -251,7 +250,7 @@ def _used_early(program: Program, loaded: frozenset[int], starts: tuple[int, ...
                 slots = slots.union(traffic.writes)
             elif slots.intersection((*traffic.reads, *traffic.writes)):
                 used = True
-        for target in block.end.targets if block.end is not None else ():
+        for target in block.end.targets:
             if seen.get(target) != slots:
                 seen[target] = slots
                 waiting.append(target)
@@ -262,7 +261,7 @@ def ignored_waits(program: Program) -> frozenset[int]:
     """The lines of waits for mbarriers whose result no instruction reads on any path."""
     waits: set[int] = set()
     for block in program.blocks:
-        if block.waits in _WAITS and block.end is not None and block.traffic[-1].writes:
+        if block.waits in _WAITS and block.traffic[-1].writes:
             result = block.traffic[-1].writes[0]
             if not _is_read(program, result, block.end.targets):
                 waits.add(block.line)
@@ -280,7 +279,7 @@ def _is_read(program: Program, slot: int, starts: tuple[int, ...]) -> bool:
             if slot in traffic.writes and traffic.guard is None:
                 goes_on = False
                 break
-        targets = block.end.targets if goes_on and block.end is not None else ()
+        targets = block.end.targets if goes_on else ()
         waiting += [target for target in targets if target not in seen]
         seen.update(targets)
     return False

@@ -125,32 +125,28 @@ class _Flow:
     def _depending(self, block: int) -> Iterator[_Place]:
         """The instructions that the branch at a block's end decides about: those before its ways meet."""
         meet = self._after[block] & ~(1 << block)
-        waiting, seen = list(self._targets(block)), set[int]()
+        waiting, seen = list(self._blocks[block].end.targets), set[int]()
         while waiting:
             at = waiting.pop()
             if at in seen or meet >> at & 1:
                 continue
             seen.add(at)
-            waiting += self._targets(at)
+            waiting += self._blocks[at].end.targets
             yield from ((at, number) for number in range(len(self._blocks[at].traffic)))
-
-    def _targets(self, block: int) -> tuple[int, ...]:
-        end = self._blocks[block].end
-        return () if end is None else end.targets
 
     @cached_property
     def _after(self) -> list[int]:
         """The blocks that every way from a block leads through, and itself, as bits."""
         every = (1 << len(self._blocks)) - 1
-        after = [every if self._targets(at) else 1 << at for at in range(len(self._blocks))]
+        after = [every if self._blocks[at].end.targets else 1 << at for at in range(len(self._blocks))]
         changed = True
         while changed:
             changed = False
             for at in range(len(after) - 1, -1, -1):
                 new = every
-                for target in self._targets(at):
+                for target in self._blocks[at].end.targets:
                     new &= after[target]
-                new = new | 1 << at if self._targets(at) else after[at]
+                new = new | 1 << at if self._blocks[at].end.targets else after[at]
                 changed |= new != after[at]
                 after[at] = new
         return after
@@ -206,7 +202,7 @@ class _Flow:
                 places = ((at, number) for number in range(first, len(block.traffic)))
                 found = next((each for each in places if each == without or each in ends), None)
             if found is None:
-                targets = set(block.end.targets if block.end is not None else ()) - seen
+                targets = set(block.end.targets) - seen
                 seen |= targets
                 waiting += [(target, 0) for target in targets]
             elif found != without:

@@ -46,7 +46,7 @@ def instrumented(program: Program, *, following: bool = False) -> Program:
             last = number == len(block.steps)
             if what.touches(traffic):
                 announcement = Announcement(traffic, what)
-                if last and end is not None and end.collective is not None:
+                if last and end.collective is not None:
                     end = _announced(end.collective, announcement, end.targets[0], traffic)
                 else:
                     steps.append(announcement)

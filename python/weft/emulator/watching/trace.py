@@ -120,7 +120,7 @@ def told_blocks(program: Program) -> Bools:
         told[at] |= kind in ("tensor", "async", "barrier") or (kind == "memory" and not own)
         told[at] |= words[0] in _LEAVING
     for at, block in enumerate(program.blocks):
-        told[at] |= not block.waits and not (block.end is not None and block.end.targets)
+        told[at] |= not block.waits and not block.end.targets
     return told
 
 

@@ -94,8 +94,7 @@ def _before(program: Program, own: list[list[Line | None]]) -> list[set[Line]]:
         at = waiting.pop()
         last = next((line for line in reversed(own[at]) if line is not None), None)
         after = before[at] if last is None else {last}
-        end = program.blocks[at].end
-        for target in end.targets if end is not None else ():
+        for target in program.blocks[at].end.targets:
             if not after <= before[target]:
                 before[target] |= after
                 waiting.append(target)
@@ -201,8 +200,7 @@ class Variables:
             state = before[block] or frozenset()
             for at in range(len(program.blocks[block].traffic)):
                 state = self._after(state, block, at)
-            end = program.blocks[block].end
-            for target in end.targets if end is not None else ():
+            for target in program.blocks[block].end.targets:
                 old = before[target]
                 new = state if old is None else old & state
                 if new != old:
