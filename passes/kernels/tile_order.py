@@ -206,22 +206,15 @@ class MaskedOrder:
             member, before = emit.repeat([member, before], beyond, following)
             rows = self._rows(member)
             sizes = (self.columns, rows) if self.swap else (rows, self.columns)
-            tile = self._tile(*grouped(emit.sub(number, before), *sizes, self.group), member)
+            tile = Tile(*grouped(emit.sub(number, before), *sizes, self.group), member)
             return [member, before, *body(tile, rest)]
 
         return emit.loop(first, count, step, [emit.value(0), emit.value(0), *carried], one)[2:]
 
     def _rows(self, member: ir.Value) -> ir.Value:
         """The rows of tiles that a product's filled rows take."""
-        return emit.ceil_div(self._filled(member), self.tile_rows)
-
-    def _filled(self, member: ir.Value) -> ir.Value:
-        """A product's filled rows."""
-        return emit.minimum(emit.maximum(element(self.filled, member), 0), self.most)
-
-    def _tile(self, row: ir.Value, column: ir.Value, member: ir.Value) -> Tile:
-        """A product's tile in a row and a column of its tiles."""
-        return Tile(row, column, member)
+        filled = emit.minimum(emit.maximum(element(self.filled, member), 0), self.most)
+        return emit.ceil_div(filled, self.tile_rows)
 
     def _tiles(self, member: ir.Value) -> ir.Value:
         """The number of a product's tiles."""
@@ -299,17 +292,18 @@ class Ends:
     def begin(self, group: Any) -> ir.Value:
         """The first row or column of a group."""
         before = self.end(emit.maximum(emit.sub(group, 1), 0))
-        before = emit.mul(emit.ceil_div(before, self.unit), self.unit)
-        return emit.select(emit.equal(group, 0), 0, before)
+        return emit.select(emit.equal(group, 0), 0, self.following(before))
 
-    def start(self, group: ir.Value) -> ir.Value:
-        """Where copies of a group begin."""
-        return emit.mul(emit.div(self.begin(group), self.step), self.step)
+    def following(self, end: ir.Value) -> ir.Value:
+        """Where a group begins whose predecessor has this end."""
+        return emit.mul(emit.ceil_div(end, self.unit), self.unit)
 
-    def copied(self, group: ir.Value) -> ir.Value:
-        """The number of rows or columns from there to the group's end; 0 if it has none."""
-        begin, end = self.begin(group), self.end(group)
-        return emit.select(emit.less(begin, end), emit.sub(end, self.start(group)), 0)
+    def copied(self, begin: ir.Value, end: ir.Value) -> tuple[ir.Value, ir.Value]:
+        """Where copies of a group begin, and the number of rows or columns from there to its end; 0 if it has
+        none.
+        """
+        start = emit.mul(emit.div(begin, self.step), self.step)
+        return start, emit.select(emit.less(begin, end), emit.sub(end, start), 0)
 
     def end(self, group: Any) -> ir.Value:
         """The one after the last."""
@@ -323,36 +317,70 @@ class Ends:
 
 
 @dataclass(frozen=True)
-class RowEndsOrder(MaskedOrder):
-    """The tiles of one product whose rows have one B of `members` each: those of B number i end at
-    `filled[i]` of `most` rows. The first tile of a group begins at its first row, or as few rows before as a
-    copy can. Rows of other groups, before the first and after the last one, aren't stored (`rows_of_group`).
+class RowEndsOrder:
+    """The tiles of one product whose rows, divided by `ends`, have one B of `members` each, in tiles of
+    `tile_rows` rows by `columns` tiles. The first tile of a group begins at its first row, or as few rows
+    before as a copy can. Rows of other groups, before the first and after the last one, aren't stored
+    (`rows_of_group`).
     """
 
-    ends: Any = None
+    ends: Ends
+    members: ir.Value
+    tile_rows: int
+    columns: ir.Value
+    group: int
+    swap: bool = False
 
-    def _filled(self, member: ir.Value) -> ir.Value:
-        return self.ends.copied(member)
+    def walk(self, first: ir.Value, step: ir.Value, carried: list[ir.Value], body: Body) -> list[ir.Value]:
+        """A loop over every `step`-th tile from `first` on. It carries a group, the number of its first tile,
+        and its first row.
+        """
 
-    def _tile(self, row: ir.Value, column: ir.Value, member: ir.Value) -> Tile:
-        start = self.ends.start(member)
-        return Tile(row, column, member, start=(0, start) if self.swap else (start, 0))
+        def before(number: ir.Value, *rest: ir.Value) -> tuple[ir.Value, list[ir.Value]]:
+            found = self._search(number, *rest[:3])
+            return emit.less(found[0], self.members), [number, *found, *rest[3:]]
+
+        def after(number: ir.Value, *rest: ir.Value) -> list[ir.Value]:
+            (member, tile, begin, _, rows), carried = rest[:5], list(rest[5:])
+            sizes = (self.columns, rows) if self.swap else (rows, self.columns)
+            at = grouped(emit.sub(number, tile), *sizes, self.group)
+            carried = body(self._tile(*at, member, begin), carried)
+            return [emit.add(number, step), member, tile, begin, *carried]
+
+        zeros = [emit.value(0)] * 3
+        kinds = [emit.i32()] * 6 + [each.type for each in carried]
+        return emit.repeat([emit.value(first), *zeros, *carried], before, after, kinds)[6:]
 
     def in_grid(self, at: Tile) -> tuple[Tile, ir.Value]:
         """A tile whose row is counted over all groups as one of its group; and whether it exists, an i1."""
-        last = emit.sub(self.members, 1)
+        member, row, begin, _, _ = self._search(at.row, *[emit.value(0)] * 3)
+        exists, last = emit.less(member, self.members), emit.sub(self.members, 1)
+        return self._tile(emit.sub(at.row, row), at.column, emit.minimum(member, last), begin), exists
 
-        def beyond(group: ir.Value, before: ir.Value) -> tuple[ir.Value, list[ir.Value]]:
-            end = emit.add(before, self._rows(group))
-            later = arith.cmpi(arith.CmpIPredicate.sge, at.row, end)
-            return arith.andi(emit.less(group, last), later), [group, before]
+    def _search(self, number: ir.Value, member: ir.Value, tile: ir.Value, begin: ir.Value) -> list[ir.Value]:
+        """The group with tile `number` among this one and those after it, the number of its first tile, its
+        first row, its end, and its rows of tiles. After the last group, the number of groups.
+        """
 
-        def following(group: ir.Value, before: ir.Value) -> list[ir.Value]:
-            return [emit.add(group, 1), emit.add(before, self._rows(group))]
+        def beyond(member: ir.Value, tile: ir.Value, begin: ir.Value) -> tuple[ir.Value, list[ir.Value]]:
+            end = self.ends.end(emit.minimum(member, emit.sub(self.members, 1)))
+            rows = emit.ceil_div(self.ends.copied(begin, end)[1], self.tile_rows)
+            inside = emit.less(number, emit.add(tile, emit.mul(rows, self.columns)))
+            more = arith.andi(emit.less(member, self.members), emit.negate(inside))
+            return more, [member, tile, begin, end, rows]
 
-        group, before = emit.repeat([emit.value(0), emit.value(0)], beyond, following)
-        row = emit.sub(at.row, before)
-        return self._tile(row, at.column, group), emit.less(row, self._rows(group))
+        def following(
+            member: ir.Value, tile: ir.Value, _: ir.Value, end: ir.Value, rows: ir.Value
+        ) -> list[ir.Value]:
+            tile = emit.add(tile, emit.mul(rows, self.columns))
+            return [emit.add(member, 1), tile, self.ends.following(end)]
+
+        return emit.repeat([member, tile, begin], beyond, following, [emit.i32()] * 5)
+
+    def _tile(self, row: ir.Value, column: ir.Value, member: ir.Value, begin: ir.Value) -> Tile:
+        """A tile of a group that begins at a row."""
+        start, _ = self.ends.copied(begin, begin)
+        return Tile(row, column, member, start=(0, start) if self.swap else (start, 0))
 
 
 @dataclass(frozen=True)
@@ -374,7 +402,7 @@ class KEndsOrder:
             assert tile.member is not None
             begin, end = self.ends.begin(tile.member), self.ends.end(tile.member)
             if self.ends.unit == 1:
-                start, count = self.ends.start(tile.member), self.ends.copied(tile.member)
+                start, count = self.ends.copied(begin, end)
                 span, skip = emit.maximum(emit.ceil_div(count, self.block_k), 1), emit.sub(begin, start)
                 tile = replace(tile, k_span=(0, span), k_start=start, k_count=count)
                 return body(replace(tile, k_skip=skip) if self.ends.step > 1 else tile, carried)
@@ -534,8 +562,7 @@ def group_tile(op: MatmulOp, schedule: AnySchedule, index: Any) -> tuple[Tile, i
             return replace(at, k_start=begin, k_count=count), None
         return replace(at, k_span=ends.k_blocks(index, block_k)), None
     if op.grouping == "row_ends":
-        order = RowEndsOrder(groups, size(op.d, -2), size(op.b, 0), rows, at.column, 1, ends=Ends.of(op))
-        return order.in_grid(at)
+        return RowEndsOrder(Ends.of(op), size(op.b, 0), rows, emit.value(1), 1).in_grid(at)
     if index is None:
         number = element(groups, row)
         return replace(at, member=number), emit.less(-1, number)

@@ -27,7 +27,7 @@ from weft.passes.kernels.tile_order import (
 )
 
 _S = TypeVar("_S", bound=AnySchedule)
-_Order = Order | DynamicOrder | GroupedOrder | MaskedOrder | KEndsOrder | StreamOrder
+_Order = Order | DynamicOrder | GroupedOrder | MaskedOrder | RowEndsOrder | KEndsOrder | StreamOrder
 
 
 class Tiles(Generic[_S]):
@@ -87,8 +87,7 @@ class Tiles(Generic[_S]):
             return GroupedOrder(whole, groups, tile_rows, schedule.swap)
         most, columns = size(op.d, -2), down if schedule.swap else across
         if op.grouping == "row_ends":
-            members, ends = size(op.b, 0), Ends.of(op)
-            return RowEndsOrder(groups, most, members, tile_rows, columns, group, schedule.swap, ends)
+            return RowEndsOrder(Ends.of(op), size(op.b, 0), tile_rows, columns, group, schedule.swap)
         return MaskedOrder(groups, most, members, tile_rows, columns, group, schedule.swap)
 
     def walk(

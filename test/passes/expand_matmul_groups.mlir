@@ -1,15 +1,16 @@
 // RUN: weft-opt %s --outline-matmul --expand-matmul --canonicalize --cse | FileCheck %s
 
-// Tiles of 64 rows are counted over all groups before they are shared out. Threads store those that end after
-// their group, and TMA the others.
+// A tile's group is searched from that of the tile before on, by numbers of tiles of 64 rows. Threads store tiles
+// that end after their group, and TMA the others.
 // CHECK-LABEL: gpu.func @rows
 // CHECK: "tile.role"
-// CHECK: scf.for {{.*}} iter_args
+// CHECK: scf.while
+// CHECK: scf.while
 // CHECK: memref.load %{{.*}} : memref<?xi32>
 // CHECK: arith.minsi
 // CHECK: %[[UP:.*]] = arith.addi %{{.*}}, %c63_i32
 // CHECK: arith.divui %[[UP]], %c64_i32
-// CHECK: scf.while
+// CHECK: scf.condition
 // CHECK: "tile.gemm_async"
 // CHECK: memref.load %{{.*}} : memref<?xi32>
 // CHECK: %[[END:.*]] = arith.minsi
