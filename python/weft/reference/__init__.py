@@ -13,8 +13,7 @@ from weft.reference.block_scales import (
     tiled_scales,
     unpack,
 )
-from weft.reference.expected import Array, Comparison, Expected, product
-from weft.reference.groups import ends, spans
+from weft.reference.expected import Array, Comparison, Expected, ends, product, spans
 
 __all__ = [
     "ACTIVATIONS",
