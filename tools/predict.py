@@ -69,21 +69,21 @@ def _product(module: "ir.Module", name: str, text: str | None) -> "tuple[MatmulO
     from weft.dialects.op import refuse
     from weft.dialects.tile import MatmulOp
     from weft.mlir import operations
-    from weft.tools.product import shape_of
+    from weft.tools.product import check_shape, shape_of
 
     products = operations(module, MatmulOp)
     if len(products) != 1:
         raise WeftError(f"{name} must have one tile.matmul, got {len(products)}")
-    op, shape = products[0], None if text is None else shape_of(text)
+    op = products[0]
+    asked = op.static_mnk if text is None else shape_of(text)
     if op.grouping is not None:
         raise refuse(op, f"must not have {op.grouping} with weft predict")
-    for axis, fixed, asked in zip("MNK", op.static_mnk, shape or op.static_mnk, strict=True):
-        if fixed and asked and fixed != asked:
-            raise refuse(op, f"{axis} must be {fixed}, as in its types, got {asked} in --shape")
-        if not (fixed or asked):
+    check_shape(op, asked)
+    for axis, size in zip("MNK", asked, strict=True):
+        if not size:
             raise refuse(op, f"leaves {axis} open: set it with --shape MxNxK")
-    m, n, k = (size or 0 for size in shape or op.static_mnk)
-    return op, (m, n, k)
+    m, n, k = asked
+    return op, (m or 0, n or 0, k or 0)
 
 
 def _members(op: "MatmulOp") -> int:

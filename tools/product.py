@@ -1,6 +1,6 @@
 """The `tile.matmul` that `weft run` checks: its sizes, its random operands and what must come out."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -36,6 +36,13 @@ def shape_of(text: str) -> Shape:
         )
     m, n, k = map(int, parts)
     return m, n, k
+
+
+def check_shape(op: MatmulOp, shape: Sequence[int | None]) -> None:
+    """Raises WeftError for other sizes than those in a product's types."""
+    for name, fixed, asked in zip("MNK", op.static_mnk, shape, strict=True):
+        if fixed and asked and fixed != asked:
+            raise refuse(op, f"{name} must be {fixed}, as in its types, got {asked} in --shape")
 
 
 @dataclass(frozen=True)
@@ -81,9 +88,7 @@ class Product:
         if op.function is not None:
             epilogue_values.check(op.function)
         static = op.static_mnk
-        for name, fixed, asked in zip("MNK", static, shape or static, strict=True):
-            if fixed and asked and fixed != asked:
-                raise refuse(op, f"{name} must be {fixed}, as in its types, got {asked} in --shape")
+        check_shape(op, shape or static)
         m, n, k = (fixed or asked for fixed, asked in zip(static, shape or (DEFAULT_SIZE,) * 3, strict=True))
         return cls(module, op, m, n, k, argument_numbers)
 

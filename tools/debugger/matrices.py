@@ -8,6 +8,7 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
+from weft.dialects.element_types import NARROW_TYPES, PTX_INPUTS
 from weft.emulator.numerics import arithmetic
 from weft.emulator.reading.syntax import Array
 from weft.emulator.running.wave import Wave
@@ -18,11 +19,7 @@ from weft.tools.debugger.expressions import Tile
 
 Matrix = Array
 _ALIASES = {
-    "f8E4M3FN": "e4m3",
-    "f8E5M2": "e5m2",
-    "f6E2M3FN": "e2m3",
-    "f6E3M2FN": "e3m2",
-    "f4E2M1FN": "e2m1",
+    **{name: PTX_INPUTS[name] for name in NARROW_TYPES},
     "f8E8M0FNU": "ue8m0",
     "i1": "u1",
     **{f"ui{bits}": f"u{bits}" for bits in (8, 16, 32, 64)},

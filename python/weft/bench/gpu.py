@@ -24,13 +24,7 @@ if TYPE_CHECKING:
     import torch
 
 _PACKAGES = (
-    "torch",
-    "triton",
-    "deep_gemm",
-    "sgl-deep-gemm",
-    "cuda-bindings",
-    "nvidia-cublas",
-    "llvmlite",
+    *("torch", "triton", "deep_gemm", "sgl-deep-gemm", "cuda-bindings", "nvidia-cublas", "llvmlite"),
     "torch-mlir",
 )
 # What nvidia-smi calls what doesn't change during a run, and what does.

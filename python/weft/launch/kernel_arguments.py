@@ -23,21 +23,9 @@ from weft.launch.launcher import Parameter
 from weft.layout import packed_elements
 
 # MLIR scalar types as `struct` formats and as NumPy types.
-_SCALARS = {
-    "i1": ("?", np.bool_),
-    "i8": ("b", np.int8),
-    "i16": ("h", np.int16),
-    "i32": ("i", np.int32),
-    "i64": ("q", np.int64),
-    "ui8": ("B", np.uint8),
-    "ui16": ("H", np.uint16),
-    "ui32": ("I", np.uint32),
-    "ui64": ("Q", np.uint64),
-    "index": ("q", np.int64),
-    "f16": ("e", np.float16),
-    "f32": ("f", np.float32),
-    "f64": ("d", np.float64),
-}
+_SCALARS = ["i1", "i8", "i16", "i32", "i64", "ui8", "ui16", "ui32", "ui64", "f16", "f32", "f64"]
+_FORMATS = dict(zip((*_SCALARS, "index"), "?bhiqBHIQefdq", strict=True))
+_KINDS: dict[str, Any] = {name: arrays.numpy_dtype(name).type for name in _SCALARS} | {"index": np.int64}
 _EMULATED_MULTIPROCESSORS = 4  # few, so that persistent kernels compute several tiles at small sizes
 _MOST_EMULATED = 16  # where each still computes several tiles: the emulator's cores share them
 # TMA's names for MLIR types.
@@ -274,14 +262,14 @@ def number_for(value: object, want: ScalarArgument, argument: str) -> Any:
     """A caller's number as a Python float or int. Raises WeftError if the argument's type can't hold it;
     `argument` names the argument in the message.
     """
-    if want.dtype not in _SCALARS:
+    if want.dtype not in _KINDS:
         raise WeftError(f"{argument}: numbers of type {want.dtype} can't be passed")
     if not isinstance(value, (int, float, np.number, np.bool_)):
         hint = ": x.item() is the number in an array x" if getattr(value, "ndim", None) == 0 else ""
         raise WeftError(
             f"{argument}: expects a number of type {want.dtype}, got {type(value).__name__}{hint}"
         )
-    kind: Any = _SCALARS[want.dtype][1]
+    kind = _KINDS[want.dtype]
     if issubclass(kind, np.floating):
         if np.iscomplexobj(value) or (isinstance(value, int) and abs(value) >= 2**1024):
             raise WeftError(f"{argument}: expects a number of type {want.dtype}, got {shown(value)}")
@@ -338,13 +326,13 @@ class Space:
 
 def gpu_number(dtype: str, value: Any) -> kernel_handle.Argument:
     """A number as a parameter for `kernel_handle.pack`."""
-    return _SCALARS[dtype][0], value
+    return _FORMATS[dtype], value
 
 
 def emulator_number(dtype: str, value: object) -> Any:
     """A number as a parameter for the emulator: a NumPy scalar."""
     with np.errstate(over="ignore"):
-        return _SCALARS[dtype][1](value)
+        return _KINDS[dtype](value)
 
 
 def dimensions(
