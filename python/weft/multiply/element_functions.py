@@ -58,14 +58,9 @@ class Function:
             _known.add((self.identity, sums), traced)
         return traced
 
-    @property
-    def roles(self) -> tuple[str, ...]:
-        """The roles of the extra arrays."""
-        return tuple(f"extra[{key!r}]" for key in self.keys)
 
-
-def of_call(function: object, extra: object) -> tuple[Function, tuple[object, ...]]:
-    """The function and the extra arrays of a call. Raises WeftError for what can't be these."""
+def of_call(function: object, extra: object) -> tuple[Function, dict[str, object]]:
+    """The function of a call, and its extra arrays by their roles. Raises WeftError for what isn't these."""
     if not callable(function):
         legal = "a function of (x, row, column)"
         legal = f"a weft.Epilogue, or {legal}" if extra is None else f"{legal} where there is an extra"
@@ -81,7 +76,8 @@ def of_call(function: object, extra: object) -> tuple[Function, tuple[object, ..
             remedy = "leave it out, or write the number in the function, or pass an array of one element"
             raise refuse(f"extra[{key!r}] must be an array, got {shown(array)}: {remedy}")
     keys = tuple(given)
-    return Function(function, keys, (keys, _identity(function))), tuple(given.values())
+    arrays = {f"extra[{key!r}]": array for key, array in given.items()}
+    return Function(function, keys, (keys, _identity(function))), arrays
 
 
 _KEPT = "__weft_identity__"

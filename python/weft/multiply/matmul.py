@@ -186,10 +186,10 @@ def matmul(
         if extra is not None or (epilogue is not None and not isinstance(epilogue, Epilogue)):
             from weft.multiply import element_functions
 
-            function, arrays_of_it = element_functions.of_call(epilogue, extra)
+            function, read = element_functions.of_call(epilogue, extra)
             first, *further = out if isinstance(out, tuple | list) and out else (out,)
-            roles = (*ROLES, *function.roles, *(f"out[{n}]" for n in range(1, len(further) + 1)))
-            more = (*more, *[None] * (len(ROLES) - len(more)), *arrays_of_it, *further)
+            roles = (*ROLES, *read, *(f"out[{n}]" for n in range(1, len(further) + 1)))
+            more = (*more, *[None] * (len(ROLES) - len(more)), *read.values(), *further)
     try:
         describe = DESCRIBE[type(a)]
         if more:

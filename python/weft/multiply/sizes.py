@@ -181,16 +181,12 @@ class Sizes:
         if prod(view.shape) == 1:
             return replace(view, shape=(1,), strides=(1,))
         count = self.products
-        if len(self.leading) > 1 and view.shape == self.leading:
-            if view.strides != arrays.contiguous_strides(view.shape):
-                raise refuse(f"alpha must be contiguous, got strides {view.strides}: {COPY}")
-            return replace(view, shape=(count,), strides=(1,))
-        if view.shape != (count,):
+        if view.shape not in ((count,), self.leading):
             legal = "1 element" if count == 1 else f"1 element or {count}, one for each product"
             raise refuse(f"alpha must be a number or {legal}, got {array_views.shape_text(view)}")
-        if view.strides != (1,):
+        if view.strides != arrays.contiguous_strides(view.shape):
             raise refuse(f"alpha must have contiguous elements, got strides {view.strides}: {COPY}")
-        return view
+        return replace(view, shape=(count,), strides=(1,))
 
     @property
     def products(self) -> int:
