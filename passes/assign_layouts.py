@@ -37,7 +37,7 @@ from weft.mlir import arith, gpu, ir, operations, scf, tensor
 from weft.passes.builders import emit, registers
 from weft.passes.lower_fragments import BY_ELEMENT
 from weft.passes.registry import remarks
-from weft.passes.registry.pass_ import Pass
+from weft.passes.registry.pass_ import Pass, replace
 
 Shape = tuple[int, ...]
 _Key = TypeVar("_Key")
@@ -330,12 +330,9 @@ def _explain(op: ir.OpView, one: _Class) -> None:
 def _settle(op: ir.OpView) -> None:
     """Adjusts an operation to the layouts of its tiles."""
     if isinstance(op, ConvertLayoutOp) and op.source.type == op.fragment.type:
-        op.fragment.replace_all_uses_with(op.source)
-        op.operation.erase()
+        replace(op, lambda op: op.source)
     elif isinstance(op, LoadOp) and op.attribute("transpose"):
-        with ir.InsertionPoint(op), op.location:
-            op.fragment.replace_all_uses_with(_transposed(op))
-        op.operation.erase()
+        replace(op, _transposed)
     elif isinstance(op, _MEMORY) and "vector_bytes" in op.operation.attributes:
         width = min(registers.access_bytes(op.fragment.type), op.attribute("vector_bytes"))
         op.operation.attributes["vector_bytes"] = as_attribute(width)

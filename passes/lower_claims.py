@@ -17,8 +17,8 @@ from weft.dialects.tile_limits import MOST_PARTIES
 from weft.mlir import arith, ir, llvm, memref, nvvm
 from weft.passes.analysis import uniformity
 from weft.passes.analysis.uniformity import Scope
-from weft.passes.builders import addresses, emit, thread_ids
-from weft.passes.registry.pass_ import Pass, rewrite
+from weft.passes.builders import addresses, atomics, emit, thread_ids
+from weft.passes.registry.pass_ import Lowering, Pass, rewrite
 
 _ARRIVED = 0xFF
 _STOPPED = 8  # the first bit of the parties that have stopped waiting
@@ -26,24 +26,19 @@ _FLIPPED = 31  # the bit that each launch flips
 _POLLS = 32  # of a party that waits; each takes a round trip to L2
 
 
-def run(module: ir.Operation) -> None:
-    """Lowers every claim."""
-    rewrite(module, list(_LOWERINGS), lambda op: _LOWERINGS[type(op)](op))
-
-
-def _claim(op: ClaimOp) -> list[ir.Value]:
+def _claim(op: ClaimOp) -> ir.Value:
     """The writes of all lanes are visible to the GPU before their warp arrives. What the lane that reads the
     counter acquires is visible to all lanes.
     """
     uniformity.require(op, Scope.WARP)
     nvvm.SyncWarpOp(emit.value(-1))
-    _fence()
+    atomics.fence()
     claimed = _Claim(op).mask()
     nvvm.SyncWarpOp(emit.value(-1))
-    return [claimed]
+    return claimed
 
 
-def _await_others(op: AwaitOthersOp) -> list[ir.Value]:
+def _await_others(op: AwaitOthersOp) -> ir.Value:
     """The writes of the others are visible after the claim that follows."""
     uniformity.require(op, Scope.WARP)
     others = emit.sub(op.parties, 1)
@@ -51,7 +46,7 @@ def _await_others(op: AwaitOthersOp) -> list[ir.Value]:
     def complete(current: ir.Value) -> ir.Value:
         return emit.equal(emit.bit_and(current, _ARRIVED), others)
 
-    return [complete(_Counter(op).poll(complete))]
+    return complete(_Counter(op).poll(complete))
 
 
 def _in_all_lanes(read: Callable[[], ir.Value]) -> ir.Value:
@@ -61,12 +56,7 @@ def _in_all_lanes(read: Callable[[], ir.Value]) -> ir.Value:
     return emit.of_lane(number, 0)
 
 
-def _fence() -> None:
-    llvm.FenceOp(llvm.AtomicOrdering.acq_rel, syncscope=_GPU)
-
-
-_GPU = "device"  # LLVM's name of the scope
-_RELAXED, _ACQUIRE = llvm.AtomicOrdering.monotonic, llvm.AtomicOrdering.acquire
+_ACQUIRE = llvm.AtomicOrdering.acquire
 
 
 class _Counter:
@@ -80,7 +70,7 @@ class _Counter:
         """Reads the counter until it is `enough`, an i1, or at most `_POLLS` times; its last value."""
 
         def load() -> ir.Value:
-            return llvm.load(emit.i32(), self.address, alignment=4, ordering=_ACQUIRE, syncscope=_GPU)
+            return llvm.load(emit.i32(), self.address, alignment=4, ordering=_ACQUIRE, syncscope=atomics.GPU)
 
         def read(left: ir.Value) -> tuple[ir.Value, list[ir.Value]]:
             current = _in_all_lanes(load)
@@ -107,7 +97,7 @@ class _Claim(_Counter):
         last = emit.equal(emit.bit_and(before, _ARRIVED), emit.sub(self.parties, 1))
 
         def take_all_left() -> list[ir.Value]:
-            _fence()  # LLVM's addition acquires nothing
+            atomics.fence()  # LLVM's addition acquires nothing
             self._flip(before)
             stopped = emit.bit_and(emit.shift_right(before, _STOPPED), (1 << MOST_PARTIES) - 1)
             return [arith.ori(stopped, self.own)]
@@ -131,7 +121,7 @@ class _Claim(_Counter):
 
     def _update(self, how: llvm.AtomicBinOp, operand: ir.Value) -> ir.Value:
         """Updates the counter by an atomic operation; its value before."""
-        return llvm.atomicrmw(how, self.address, operand, _RELAXED, syncscope=_GPU)
+        return llvm.atomicrmw(how, self.address, operand, atomics.RELAXED, syncscope=atomics.GPU)
 
     def _complete(self, before: ir.Value, current: ir.Value) -> ir.Value:
         """Whether all have arrived, an i1: from the counter before this party's arrival, and now."""
@@ -159,15 +149,18 @@ class _Claim(_Counter):
         stopped = arith.ori(known, arith.shli(self.own, emit.value(_STOPPED)))
 
         def swap() -> ir.Value:
-            op = llvm.AtomicCmpXchgOp(self.address, known, stopped, _ACQUIRE, _ACQUIRE, syncscope=_GPU)
+            op = llvm.AtomicCmpXchgOp(self.address, known, stopped, _ACQUIRE, _ACQUIRE, syncscope=atomics.GPU)
             return llvm.extractvalue(emit.i32(), op.res, [0])
 
         before = _in_all_lanes(swap)
         return [before, emit.negate(emit.equal(before, known))]
 
 
-_LOWERINGS: dict[Any, Callable[[Any], list[ir.Value]]] = {ClaimOp: _claim, AwaitOthersOp: _await_others}
+_LOWERINGS: dict[Any, Lowering] = {ClaimOp: _claim, AwaitOthersOp: _await_others}
 
 LOWER_CLAIMS = Pass(
-    "lower-claims", "lower claims of shares to atomic operations", run, lowers=tuple(_LOWERINGS)
+    "lower-claims",
+    "lower claims of shares to atomic operations",
+    lambda module: rewrite(module, _LOWERINGS),
+    lowers=tuple(_LOWERINGS),
 )

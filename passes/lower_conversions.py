@@ -8,7 +8,7 @@ from weft.dialects.op import target_of
 from weft.isa.conversion import BF16_FROM_INTEGERS
 from weft.mlir import arith, ir, operations
 from weft.passes.builders import emit, small_floats
-from weft.passes.registry.pass_ import Pass
+from weft.passes.registry.pass_ import Pass, replace
 
 _DIGITS = 24  # of f32
 _STEP = 14  # so that at least 10 digits remain, and bf16 has 8
@@ -23,11 +23,8 @@ def run(module: ir.Operation) -> None:
 
     convert_once(module, lacks_it)
     for op in operations(module, arith.ExtFOp, arith.TruncFOp, arith.ConvertFOp):
-        (value,), made = op.operands, op.operation.results[0]
-        if small_floats.is_small(value.type) or small_floats.is_small(made.type):
-            with ir.InsertionPoint(op), op.location:
-                made.replace_all_uses_with(small_floats.convert(value, made.type))
-            op.operation.erase()
+        if small_floats.is_small(op.in_.type) or small_floats.is_small(op.out.type):
+            replace(op, lambda op: small_floats.convert(op.in_, op.out.type))
 
 
 def convert_once(module: ir.Operation, chosen: Callable[[ir.OpView], bool] = lambda op: True) -> None:

@@ -1,25 +1,18 @@
 """`--lower-flags`: waits for flags of other GPUs become loads in a loop with an end, and signals stores."""
 
-from collections.abc import Callable
 from typing import Any
 
 from weft.dialects import tile
 from weft.dialects.tile_flags import AwaitFlagOp, IsLastOp, RemoteOp, SendAsyncOp, SignalOp
 from weft.mlir import arith, ir, llvm, nvvm
-from weft.passes.builders import addresses, emit
-from weft.passes.registry.pass_ import Pass, rewrite
+from weft.passes.builders import addresses, atomics, emit
+from weft.passes.registry.pass_ import Lowering, Pass, rewrite
 
 _NANOSECONDS = 1_000_000  # of a millisecond
-_GPU = "device"  # LLVM's name of the scope
 _MOST = (1 << 31) - 1  # elements of memory of unknown size
 
 
-def run(module: ir.Operation) -> None:
-    """Lowers every op of flags."""
-    rewrite(module, list(_LOWERINGS), lambda op: _LOWERINGS[type(op)](op))
-
-
-def _await_flag(op: AwaitFlagOp) -> list[ir.Value]:
+def _await_flag(op: AwaitFlagOp) -> None:
     """Loads with acquire at the scope of the system, LLVM's default."""
     address, i64 = addresses.Vector(op.flags).element_of(op.index), emit.i64()
     limit = arith.muli(arith.extui(i64, op.limit), emit.constant(i64, _NANOSECONDS))
@@ -38,7 +31,6 @@ def _await_flag(op: AwaitFlagOp) -> list[ir.Value]:
     emit.repeat([], poll, check_time, [])
     if ir.StringAttr(op.proxy).value == "async":
         nvvm.FenceProxyOp(nvvm.ProxyKind.async_global)
-    return []
 
 
 def _now() -> ir.Value:
@@ -46,29 +38,28 @@ def _now() -> ir.Value:
     return nvvm.read_ptx_sreg_globaltimer(results=[emit.i64()])
 
 
-def _signal(op: SignalOp) -> list[ir.Value]:
+def _signal(op: SignalOp) -> None:
     """A store with release at the scope of the system, LLVM's default."""
     address = addresses.Vector(op.flags).element_of(op.index)
     llvm.StoreOp(op.value, address, alignment=4, ordering=llvm.AtomicOrdering.release)
-    return []
 
 
-def _is_last(op: IsLastOp) -> list[ir.Value]:
+def _is_last(op: IsLastOp) -> ir.Value:
     """An addition at the scope of the GPU between fences: LLVM's addition orders nothing. Later launches find
     the counter at 0.
     """
     address = addresses.Vector(op.counters).element_of(op.index)
-    add, relaxed = llvm.AtomicBinOp.add, llvm.AtomicOrdering.monotonic
-    llvm.FenceOp(llvm.AtomicOrdering.acq_rel, syncscope=_GPU)
-    before = llvm.atomicrmw(add, address, emit.value(1), relaxed, syncscope=_GPU)
+    atomics.fence()
+    one, add = emit.value(1), llvm.AtomicBinOp.add
+    before = llvm.atomicrmw(add, address, one, atomics.RELAXED, syncscope=atomics.GPU)
     last = emit.equal(before, emit.sub(op.count, 1))
     with emit.when(last):
-        llvm.FenceOp(llvm.AtomicOrdering.acq_rel, syncscope=_GPU)
+        atomics.fence()
         llvm.StoreOp(emit.value(0), address, alignment=4)
-    return [last]
+    return last
 
 
-def _remote(op: RemoteOp) -> list[ir.Value]:
+def _remote(op: RemoteOp) -> ir.Value:
     """A memref's descriptor with the address: pointers, offset, sizes and strides."""
     pointer = llvm.inttoptr(addresses.pointer_type(1), op.address)
     i64 = emit.i64()
@@ -78,22 +69,19 @@ def _remote(op: RemoteOp) -> list[ir.Value]:
     descriptor = llvm.mlir_undef(kind)
     for position, value in fields:
         descriptor = llvm.insertvalue(descriptor, value, position)
-    cast = ir.Operation.create(
-        "builtin.unrealized_conversion_cast", results=[op.memory.type], operands=[descriptor]
-    )
-    return [cast.result]
+    cast = "builtin.unrealized_conversion_cast"
+    return ir.Operation.create(cast, results=[op.memory.type], operands=[descriptor]).result
 
 
-def _send_async(op: SendAsyncOp) -> list[ir.Value]:
+def _send_async(op: SendAsyncOp) -> None:
     """One bulk copy of the whole buffer."""
     kind = op.tile.type
     to = addresses.Vector(op.memory).element_of(op.index)
     size = kind.shape[0] * kind.shape[1] * int(kind.element_type.width) // 8
     nvvm.CpAsyncBulkSharedCTAToGlobalOp(to, tile.address(op.tile), emit.value(size))
-    return []
 
 
-_LOWERINGS: dict[Any, Callable[[Any], list[ir.Value]]] = {
+_LOWERINGS: dict[Any, Lowering] = {
     AwaitFlagOp: _await_flag,
     SignalOp: _signal,
     IsLastOp: _is_last,
@@ -104,6 +92,6 @@ _LOWERINGS: dict[Any, Callable[[Any], list[ir.Value]]] = {
 LOWER_FLAGS = Pass(
     "lower-flags",
     "lower flags and memory of other GPUs to loads, stores and pointers",
-    run,
+    lambda module: rewrite(module, _LOWERINGS),
     lowers=tuple(_LOWERINGS),
 )

@@ -20,8 +20,8 @@ from weft.passes.registry.pass_ import Pass, rewrite
 def run(module: ir.Operation) -> None:
     """Lowers every product by the first candidate that fits."""
     with uniformity.remembered():
-        rewrite(module, [GemmOp], lambda op: [dispatch(op, CANDIDATES)])
-        rewrite(module, [GemmScaledOp], lambda op: [dispatch(op, SCALED_CANDIDATES)])
+        rewrite(module, {GemmOp: lambda op: dispatch(op, CANDIDATES)})
+        rewrite(module, {GemmScaledOp: lambda op: dispatch(op, SCALED_CANDIDATES)})
 
 
 def _form(op: GemmOp, shape: str) -> isa.Sync:

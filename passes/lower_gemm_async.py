@@ -27,9 +27,8 @@ from weft.passes.builders.instructions import LETTERS, assembly, join
 from weft.passes.builders.tf32 import to_tf32
 from weft.passes.builders.wgmma_operands import SharedOperand
 from weft.passes.registry.candidates import Candidate, dispatch, predicates
-from weft.passes.registry.pass_ import Pass, rewrite
+from weft.passes.registry.pass_ import Lowering, Pass, rewrite
 
-LOWERED = (GemmAsyncOp, WaitGemmOp, PinOp, ReadSumsOp, ClearSumsOp, AddProductsOp)
 _HALF = 16
 _MOST_COLUMNS = 256
 SUMS = ("f32", "i32", "f16")
@@ -42,25 +41,16 @@ def run(module: ir.Operation) -> None:
     named_sums.drop_unused(module)
     named_sums.declare(module)
     with uniformity.remembered():
-        rewrite(module, LOWERED, _lower)
+        rewrite(module, _LOWERINGS)
 
 
-def _lower(op: Any) -> list[Any]:
-    if isinstance(op, GemmAsyncOp):
-        result = dispatch(op, CANDIDATES)
-        return [] if is_tensor_buffer(op.c) else [result]
-    if isinstance(op, PinOp):
-        return [_tied(op, op.fragment)]
-    if isinstance(op, ReadSumsOp):
-        kind = op.sums.type
-        return [tile.from_lane(_lane(named_sums.read(op), kind), kind)]
-    if isinstance(op, ClearSumsOp):
-        named_sums.clear(op)
-        return []
-    if isinstance(op, AddProductsOp):
-        named_sums.add(op)
-        return []
-    # LLVM doesn't know that the wait writes the fragments: they are tied to what follows.
+def _product(op: GemmAsyncOp) -> ir.Value | None:
+    result = dispatch(op, CANDIDATES)
+    return None if is_tensor_buffer(op.c) else result
+
+
+def _wait(op: WaitGemmOp) -> list[ir.Value]:
+    """LLVM doesn't know that the wait writes the fragments: they are tied to what follows."""
     uniformity.require(op, Scope.WARPGROUP)
     wgmma.wait_group(group=op.attribute("pending"))
     return [_tied(op, fragment) for fragment in op.fragments]
@@ -273,4 +263,15 @@ CANDIDATES = (
     ),
 )
 
-LOWER_GEMM_ASYNC = Pass("lower-gemm-async", "lower tile.gemm_async to wgmma or tcgen05", run, lowers=LOWERED)
+_LOWERINGS: dict[Any, Lowering] = {
+    GemmAsyncOp: _product,
+    WaitGemmOp: _wait,
+    PinOp: lambda op: _tied(op, op.fragment),
+    ReadSumsOp: lambda op: tile.from_lane(_lane(named_sums.read(op), op.sums.type), op.sums.type),
+    ClearSumsOp: named_sums.clear,
+    AddProductsOp: named_sums.add,
+}
+
+LOWER_GEMM_ASYNC = Pass(
+    "lower-gemm-async", "lower tile.gemm_async to wgmma or tcgen05", run, lowers=tuple(_LOWERINGS)
+)

@@ -11,7 +11,7 @@ from weft.dialects.op import refuse
 from weft.dialects.tile import BroadcastOp, ConvertLayoutOp, CoordinateOp, is_fragment
 from weft.mlir import arith, ir, operations, tensor, vector
 from weft.passes.builders import emit, registers
-from weft.passes.registry.pass_ import Pass
+from weft.passes.registry.pass_ import Pass, rewrite
 
 
 def run(module: ir.Operation) -> None:
@@ -19,13 +19,13 @@ def run(module: ir.Operation) -> None:
     for op in _of_coordinates(module):
         with ir.InsertionPoint(op), op.location:
             (_compare if isinstance(op, arith.CmpIOp) else _add)(op)
-    for kind, lowered in _LOWERED.items():
-        for op in operations(module, kind):
-            if not is_fragment(op.fragment):
-                raise refuse(op, "expects a tile with a layout: run --assign-layouts first")
-            with ir.InsertionPoint(op), op.location:
-                op.fragment.replace_all_uses_with(tile.from_lane(lowered(op), op.fragment.type))
-            op.operation.erase()
+    rewrite(module, dict.fromkeys(_LOWERED, _lower))
+
+
+def _lower(op: Any) -> ir.Value:
+    if not is_fragment(op.fragment):
+        raise refuse(op, "expects a tile with a layout: run --assign-layouts first")
+    return tile.from_lane(_LOWERED[type(op)](op), op.fragment.type)
 
 
 def _of_coordinates(module: ir.Operation) -> list[ir.OpView]:

@@ -13,7 +13,7 @@ from weft.mlir import arith, gpu, ir, llvm, nvvm, operations, vector
 from weft.passes.analysis.upstream_operations import has_library
 from weft.passes.builders import emit
 from weft.passes.plain import mathematics
-from weft.passes.registry.pass_ import Pass
+from weft.passes.registry.pass_ import Pass, replace
 
 _NUMBERS = ("arith.maxnumf", "arith.minnumf")
 _FAST = ("afn>", "<fast>")
@@ -50,9 +50,7 @@ def run(module: ir.Operation) -> None:
     for kernel in operations(module, gpu.GPUModuleOp):
         for op in () if has_library(kernel) else mlir.within(kernel):
             if op.name.startswith("math.") or op.name in _NUMBERS or _is_approximate(op):
-                with ir.InsertionPoint(op), op.location:
-                    op.results[0].replace_all_uses_with(_lowered(op))
-                op.erase()
+                replace(op, _lowered)
 
 
 def _lowered(op: ir.Operation) -> ir.Value:

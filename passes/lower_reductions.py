@@ -9,17 +9,9 @@ from weft.dialects import tile
 from weft.dialects.op import refuse
 from weft.dialects.tile import ReduceOp, is_fragment
 from weft.dialects.tile_types import FragmentType
-from weft.mlir import ir, operations
+from weft.mlir import ir
 from weft.passes.builders import emit, registers
-from weft.passes.registry.pass_ import Pass
-
-
-def run(module: ir.Operation) -> None:
-    """Lowers all reductions."""
-    for op in operations(module, ReduceOp):
-        with ir.InsertionPoint(op), op.location:
-            op.vector.replace_all_uses_with(_reduced(op))
-        op.operation.erase()
+from weft.passes.registry.pass_ import Pass, rewrite
 
 
 def _reduced(op: ReduceOp) -> ir.Value:
@@ -54,6 +46,6 @@ def _combined(op: ReduceOp, one: ir.Value, other: ir.Value) -> ir.Value:
 LOWER_REDUCTIONS = Pass(
     "lower-reductions",
     "reduce rows and columns of tiles in each lane, then among lanes",
-    run,
+    lambda module: rewrite(module, {ReduceOp: _reduced}),
     lowers=(ReduceOp,),
 )

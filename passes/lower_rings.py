@@ -34,7 +34,7 @@ from weft.mlir import arith, ir, nvvm, operations
 from weft.passes.analysis import active_threads, proxy_fences, repetition, uniformity
 from weft.passes.analysis.uniformity import Scope
 from weft.passes.builders import addresses, emit, launch_control, thread_ids
-from weft.passes.registry.pass_ import Pass, rewrite
+from weft.passes.registry.pass_ import Pass, Results, rewrite
 
 _SCOPES = {WARPS: (Scope.WARP, LANES), WARPGROUPS: (Scope.WARPGROUP, WARPGROUP)}
 """The agents for which one of several threads arrives: who must reach the op together, and their number."""
@@ -93,13 +93,13 @@ def run(module: ir.Operation) -> None:
         with ir.InsertionPoint(op), op.location:
             rings[op.ring] = _make(op)
 
-    def lower(op: Any) -> list[ir.Value]:
+    def lower(op: Any) -> Results:
         if op.ring not in rings:
             raise refuse(op, "expects a ring from tile.make_ring")
         return _LOWERINGS[type(op)](op, rings[op.ring])
 
     with uniformity.remembered():
-        rewrite(module, list(_LOWERINGS), lower)
+        rewrite(module, dict.fromkeys(_LOWERINGS, lower))
     for op in operations(module, MakeRingOp):
         for use in op.ring.uses:
             raise refuse(use.owner.opview, "uses a ring: run --lower-tma before --lower-rings")
@@ -143,17 +143,16 @@ def _make(op: MakeRingOp) -> Barriers:
     return barriers
 
 
-def _acquire(op: AcquireOp, ring: Barriers) -> list[ir.Value]:
+def _acquire(op: AcquireOp, ring: Barriers) -> None:
     """Waits for the other parity: a new mbarrier counts as past the phase before its first, so that the ring
     begins empty.
     """
     _spin(ring, ring.empty(op.stage), emit.xor(op.phase, 1))
     if ring.orders_tcgen05 and ring.filler != TMA:
         tcgen05.fence(kind="after_thread_sync")
-    return []
 
 
-def _drain(op: DrainOp, ring: Barriers) -> list[ir.Value]:
+def _drain(op: DrainOp, ring: Barriers) -> None:
     """Waits as `_acquire` does, for as many stages as there are."""
 
     def each(_: ir.Value, position: list[ir.Value]) -> list[ir.Value]:
@@ -162,14 +161,12 @@ def _drain(op: DrainOp, ring: Barriers) -> list[ir.Value]:
         return _next(stage, phase, ring.stages)
 
     emit.loop(0, ring.stages, 1, [op.stage, op.phase], each)
-    return []
 
 
-def _await(op: AwaitOp, ring: Barriers) -> list[ir.Value]:
+def _await(op: AwaitOp, ring: Barriers) -> None:
     _spin(ring, ring.full(op.stage), op.phase)
     if ring.orders_tcgen05:
         tcgen05.fence(kind="after_thread_sync")
-    return []
 
 
 def _spin(ring: Barriers, barrier: ir.Value, parity: ir.Value) -> None:
@@ -185,33 +182,31 @@ def _spin(ring: Barriers, barrier: ir.Value, parity: ir.Value) -> None:
     emit.repeat([], before)
 
 
-def _expect(op: ExpectOp, ring: Barriers) -> list[ir.Value]:
+def _expect(op: ExpectOp, ring: Barriers) -> None:
     def arrive() -> None:
         nvvm.MBarrierArriveExpectTxOp(ring.full(op.stage), emit.value(op.bytes.value * ring.cta_group))
 
     if ring.cta_group != PAIR:
         arrive()
-        return []
+        return
     # The peer's bytes may arrive earlier: the phase then still lacks this arrival.
     with thread_ids.leader():
         arrive()
-    return []
 
 
-def _full(op: FullBarrierOp, ring: Barriers) -> list[ir.Value]:
+def _full(op: FullBarrierOp, ring: Barriers) -> ir.Value:
     full = ring.full(op.stage)
-    return [addresses.of_leader(full) if ring.cta_group == PAIR and ring.filler != MMA else full]
+    return addresses.of_leader(full) if ring.cta_group == PAIR and ring.filler != MMA else full
 
 
-def _commit(op: CommitOp, ring: Barriers) -> list[ir.Value]:
+def _commit(op: CommitOp, ring: Barriers) -> None:
     if op.attribute("copies"):
         nvvm.CpAsyncMBarrierArriveOp(ring.full(op.stage), noinc=True)
-        return []
+        return
     if ring.fences_writes:
         # Who reads the stage may do so through the async proxy.
         _fence_proxies()
     _arrive(op, ring, ring.filler, lambda: ring.full(op.stage))
-    return []
 
 
 def _fence_proxies() -> None:
@@ -219,12 +214,11 @@ def _fence_proxies() -> None:
     nvvm.FenceProxyOp(nvvm.ProxyKind.async_shared, space=nvvm.SharedSpace.shared_cta)
 
 
-def _release(op: ReleaseOp | ReleasePeerOp, ring: Barriers) -> list[ir.Value]:
+def _release(op: ReleaseOp | ReleasePeerOp, ring: Barriers) -> None:
     if ring.fences_lanes and not proxy_fences.follow_accesses(op):
         # Loads that haven't delivered yet would otherwise get what TMA writes next, and stores overwrite it.
         _fence_proxies()
     _arrive(op, ring, ring.emptier, lambda: ring.empty(op.stage))
-    return []
 
 
 def _arrive(op: ir.OpView, ring: Barriers, agent: str, barrier: Callable[[], ir.Value]) -> None:
@@ -283,10 +277,9 @@ def _mask(op: ir.OpView, ring: Barriers) -> list[ir.Value]:
     return [arith.trunci(i16, arith.shli(emit.value(BOTH), thread_ids.leader_rank()))]
 
 
-def _try_cancel(op: TryCancelOp, ring: Barriers) -> list[ir.Value]:
+def _try_cancel(op: TryCancelOp, ring: Barriers) -> None:
     _require_one_thread(op, "put it in")
     launch_control.request(op, ring.answer(op.stage), ring.full(op.stage), ring.cluster)
-    return []
 
 
 def _query_cancel(op: QueryCancelOp, ring: Barriers) -> list[ir.Value]:
@@ -304,7 +297,7 @@ def _next(stage: ir.Value, phase: ir.Value, stages: int) -> list[ir.Value]:
     return [emit.select(wraps, 0, following), emit.select(wraps, emit.xor(phase, 1), phase)]
 
 
-_LOWERINGS = {
+_LOWERINGS: dict[Any, Callable[[Any, Barriers], Results]] = {
     AcquireOp: _acquire,
     AwaitOp: _await,
     DrainOp: _drain,

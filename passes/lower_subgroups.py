@@ -12,34 +12,29 @@ from weft.passes.analysis import active_threads, uniformity
 from weft.passes.analysis.uniformity import Scope
 from weft.passes.analysis.upstream_operations import element_of_matrix
 from weft.passes.builders import emit
-from weft.passes.registry.pass_ import Pass
+from weft.passes.registry.pass_ import Pass, replace, rewrite
 
 
 def run(module: ir.Operation) -> None:
     """Lowers the operations in all kernels."""
     for op in operations(module, gpu.ShuffleOp):
         if mlir.constant(op.width) != LANES or isinstance(op.value.type, ir.VectorType):
-            with ir.InsertionPoint(op), op.location:
-                _replace(op, *_shuffled(op))
+            replace(op, _shuffled)
     for op in operations(module, gpu.AllReduceOp):
         _check_threads(op)
         with ir.InsertionPoint(op), op.location:
             gpu.barrier()  # in a loop, threads may still read the last result, which the next one replaces
             _write_region(op)
-    for op in operations(module, gpu.SubgroupReduceOp):
-        with ir.InsertionPoint(op), op.location:
-            _replace(op, _reduced(op))
+    rewrite(module, {gpu.SubgroupReduceOp: _reduced})
     for op in operations(module, gpu.PrintfOp):
         with ir.InsertionPoint(op), op.location:
             for at, value in enumerate(op.args):
                 op.operation.operands[at] = _promoted(value)
     for op in operations(module, gpu.SubgroupMmaElementwiseOp):
-        name, matrices = op.operation.attributes["opType"], list(op.args)
-        with ir.InsertionPoint(op), op.location:
-            if name == _named("subf"):
-                _replace(op, _elementwise("addf", matrices[0], _negative(matrices[1])))
-            elif name == _named("negatef"):
-                _replace(op, _negative(matrices[0]))
+        if op.operation.attributes["opType"] == _named("subf"):
+            replace(op, lambda op: _elementwise("addf", op.args[0], _negative(op.args[1])))
+        elif op.operation.attributes["opType"] == _named("negatef"):
+            replace(op, lambda op: _negative(op.args[0]))
 
 
 def _promoted(value: ir.Value) -> ir.Value:
@@ -76,12 +71,6 @@ def _write_region(op: ir.OpView) -> None:
 
 
 _NUMBERS = {"#gpu<all_reduce_op minnumf>": arith.minnumf, "#gpu<all_reduce_op maxnumf>": arith.maxnumf}
-
-
-def _replace(op: ir.OpView, *results: ir.Value) -> None:
-    for old, new in zip(op.operation.results, results, strict=True):
-        old.replace_all_uses_with(new)
-    op.operation.erase()
 
 
 def _reduced(op: ir.OpView) -> ir.Value:

@@ -22,18 +22,15 @@ from weft.passes.lower_flags import LOWER_FLAGS
 from weft.passes.lower_fragments import LOWER_FRAGMENTS
 from weft.passes.lower_gemm import LOWER_GEMM
 from weft.passes.lower_gemm_async import LOWER_GEMM_ASYNC
+from weft.passes.lower_instructions import LOWER_MMA, LOWER_TCGEN05, LOWER_WGMMA, LOWER_WMMA
 from weft.passes.lower_layouts import LOWER_LAYOUTS
 from weft.passes.lower_math import LOWER_MATH
-from weft.passes.lower_mma import LOWER_MMA
 from weft.passes.lower_reductions import LOWER_REDUCTIONS
 from weft.passes.lower_rings import LOWER_RINGS
 from weft.passes.lower_roles import LOWER_ROLES
 from weft.passes.lower_subgroups import LOWER_SUBGROUPS
-from weft.passes.lower_tcgen05 import LOWER_TCGEN05
 from weft.passes.lower_tensor_memory import LOWER_TENSOR_MEMORY
 from weft.passes.lower_tma import LOWER_TMA
-from weft.passes.lower_wgmma import LOWER_WGMMA
-from weft.passes.lower_wmma import LOWER_WMMA
 from weft.passes.mark_dynamic_memory import MARK_DYNAMIC_MEMORY
 from weft.passes.mark_tensor_maps import MARK_TENSOR_MAPS
 from weft.passes.nvvm_to_weft import NVVM_TO_WEFT

@@ -24,7 +24,11 @@ class Order(NamedTuple):
     scope: str
 
 
-def fence(order: Order) -> ir.OpView:
+BOTH = Order("acq_rel", "gpu")
+"""Orders accesses before and after it, for the GPU."""
+
+
+def fence(order: Order = BOTH) -> ir.OpView:
     """A fence between what a thread accesses before and after it."""
     kind = llvm.AtomicOrdering.seq_cst if order.name == "sc" else llvm.AtomicOrdering.acq_rel
     return llvm.FenceOp(kind, syncscope=_SCOPES[order.scope])

@@ -43,7 +43,7 @@ def lower_all(module: ir.Operation, kinds: Sequence[type[ir.OpView]]) -> None:
         raise refuse(op, wrong)
     calls: dict[Kind, _Call | None] = {}
     chains = _Chains(ops)
-    rewrite(module, kinds, lambda op: _lower(op, calls, chains))
+    rewrite(module, dict.fromkeys(kinds, lambda op: _lower(op, calls, chains)))
 
 
 def _lower(op: ir.OpView, calls: dict[Kind, "_Call | None"], chains: "_Chains") -> list[ir.Value]:

@@ -93,11 +93,22 @@ def _is_op(kind: object) -> bool:
     return hasattr(kind, "OPERATION_NAME")
 
 
-def rewrite(module: ir.Operation, kinds: Sequence[Any], lower: Callable[[Any], Sequence[Any]]) -> None:
-    """Replaces every operation of these classes: `lower` builds what replaces it and returns its results."""
-    for op in operations(module, *kinds):
-        with ir.InsertionPoint(op), op.location:
-            results = lower(op)
-        for old, new in zip(op.operation.results, results, strict=True):
-            old.replace_all_uses_with(new)
-        op.operation.erase()
+Results = Sequence[ir.Value] | ir.Value | None
+Lowering = Callable[[Any], Results]
+"""Builds what replaces an operation."""
+
+
+def rewrite(module: ir.Operation, lowerings: Mapping[Any, Lowering]) -> None:
+    """Replaces every operation of these classes."""
+    for op in operations(module, *lowerings):
+        replace(op, lowerings[type(op)])
+
+
+def replace(op: ir.OpView | ir.Operation, lowering: Lowering) -> None:
+    """Replaces an operation."""
+    with ir.InsertionPoint(op), op.location:
+        made = lowering(op)
+    results = [made] if isinstance(made, ir.Value) else made or ()
+    for old, new in zip(op.operation.results, results, strict=True):
+        old.replace_all_uses_with(new)
+    op.operation.erase()
