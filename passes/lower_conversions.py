@@ -36,7 +36,7 @@ def convert_once(module: ir.Operation, chosen: Callable[[ir.OpView], bool] = lam
         if emit.element_of(number.type).width > _DIGITS and chosen(op):
             with ir.InsertionPoint(op), op.location:
                 shortened = _shortened(number, isinstance(op, arith.SIToFPOp))
-                exact = type(op)(small_floats.with_elements(made.type, ir.F32Type.get()), shortened)
+                exact = type(op)(emit.with_elements(made.type, ir.F32Type.get()), shortened)
                 made.replace_all_uses_with(arith.truncf(made.type, exact.result))
             op.operation.erase()
 

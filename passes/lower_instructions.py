@@ -1,5 +1,5 @@
-"""`--lower-mma`, `--lower-wgmma`, `--lower-tcgen05` and `--lower-wmma`: operations of these dialects become LLVM
-intrinsics, or inline PTX where there is none.
+"""`--lower-mma`, `--lower-wgmma`, `--lower-tcgen05` and `--lower-wmma`: operations of these dialects become
+LLVM intrinsics, or inline PTX where there is none.
 """
 
 from typing import Any

@@ -136,12 +136,12 @@ def bit_and(a: Number, b: int) -> Number:
 
 def less(a: Number, b: Number) -> ir.Value:
     """Whether `a < b`, as signed numbers: an i1 value."""
-    return arith.cmpi(arith.CmpIPredicate.slt, value(a), value(b))
+    return arith.cmpi(arith.CmpIPredicate.slt, value(a, b), value(b, a))
 
 
 def equal(a: Number, b: Number) -> ir.Value:
     """Whether `a == b`: an i1 value."""
-    return arith.cmpi(arith.CmpIPredicate.eq, value(a), value(b))
+    return arith.cmpi(arith.CmpIPredicate.eq, value(a, b), value(b, a))
 
 
 def negate(condition: ir.Value) -> ir.Value:

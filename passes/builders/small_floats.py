@@ -26,7 +26,7 @@ def convert(value: ir.Value, kind: ir.Type) -> ir.Value:
 
 def to_f16(value: ir.Value) -> ir.Value:
     """Fp8 in f16, which holds all of its values."""
-    halves, kind = with_elements(value.type, ir.F16Type.get()), _integers(value.type, 16)
+    halves, kind = emit.with_elements(value.type, ir.F16Type.get()), _integers(value.type, 16)
     bits = arith.extui(kind, arith.bitcast(_integers(value.type, 8), value))
     if isinstance(emit.element_of(value.type), ir.Float8E5M2Type):  # the upper byte of f16
         return arith.bitcast(halves, _shifted(bits, 8))
@@ -66,7 +66,7 @@ def as_f32(value: ir.Value) -> ir.Value:
     zero, and get an odd last digit where this isn't exact.
     """
     f32 = ir.F32Type.get()
-    kind, words = with_elements(value.type, f32), _integers(value.type, 32)
+    kind, words = emit.with_elements(value.type, f32), _integers(value.type, 32)
     if emit.element_of(value.type) != ir.F64Type.get():
         return _resized(value, kind)
     near = [llvm.call_intrinsic(f32, "llvm.nvvm.d2f.rz", [each], [], []) for each in emit.elements(value)]
@@ -77,7 +77,7 @@ def as_f32(value: ir.Value) -> ir.Value:
 
 def _resized(value: ir.Value, kind: ir.Type) -> ir.Value:
     """F16, bf16 or f32 in another type that holds it."""
-    single = with_elements(kind, ir.F32Type.get())
+    single = emit.with_elements(kind, ir.F32Type.get())
     if value.type == kind:
         return value
     if emit.element_of(kind) == ir.BF16Type.get():
@@ -85,13 +85,8 @@ def _resized(value: ir.Value, kind: ir.Type) -> ir.Value:
     return arith.extf(kind, value)
 
 
-def with_elements(kind: ir.Type, element: ir.Type) -> ir.Type:
-    """A scalar or vector type with other elements."""
-    return ir.VectorType.get(kind.shape, element) if isinstance(kind, ir.VectorType) else element
-
-
 def _integers(kind: ir.Type, bits: int) -> ir.Type:
-    return with_elements(kind, ir.IntegerType.get_signless(bits))
+    return emit.with_elements(kind, ir.IntegerType.get_signless(bits))
 
 
 def _shifted(value: ir.Value, bits: int) -> ir.Value:

@@ -10,7 +10,6 @@ from weft.isa.family import Registers
 from weft.layout import Layout
 from weft.mlir import arith, ir, llvm, nvvm, vector
 from weft.passes.builders import emit, fragment_registers, small_floats
-from weft.passes.builders.small_floats import with_elements
 
 
 def transposed(kind: ir.Type) -> ir.Type:
@@ -146,7 +145,7 @@ def convert(lane: ir.Value, kind: ir.Type) -> ir.Value:
     if str(old) in FP8_TYPES:
         return _from_fp8(lane, kind)
     if old.width == new.width:  # f16 and bf16: neither holds the other's values
-        return arith.truncf(kind, arith.extf(with_elements(kind, ir.F32Type.get()), lane))
+        return arith.truncf(kind, arith.extf(emit.with_elements(kind, ir.F32Type.get()), lane))
     return arith.extf(kind, lane) if new.width > old.width else arith.truncf(kind, lane)
 
 
@@ -163,14 +162,16 @@ def _to_fp8(lane: ir.Value, kind: ir.Type) -> ir.Value:
         for low, high in zip(numbers[::2], numbers[1::2], strict=True)
     ]
     words = vector.from_elements(ir.VectorType.get([len(pairs)], i16), pairs)
-    return arith.bitcast(kind, vector.bitcast(with_elements(kind, i8), words))
+    return arith.bitcast(kind, vector.bitcast(emit.with_elements(kind, i8), words))
 
 
 def _from_fp8(lane: ir.Value, kind: ir.Type) -> ir.Value:
     """A vector of an even number of fp8 in a wider type, through f16, which holds all values of fp8."""
     two, halves = ir.VectorType.get([2], ir.F16Type.get()), list[ir.Value]()
     source = ir.TypeAttr.get(lane.type.element_type)
-    elements = emit.elements(arith.bitcast(with_elements(lane.type, ir.IntegerType.get_signless(8)), lane))
+    elements = emit.elements(
+        arith.bitcast(emit.with_elements(lane.type, ir.IntegerType.get_signless(8)), lane)
+    )
     for low, high in zip(elements[::2], elements[1::2], strict=True):
         halves += emit.elements(nvvm.convert_f8x2_to_f16x2(two, emit.vector_of([low, high]), source))
     return convert(emit.vector_of(halves), kind)

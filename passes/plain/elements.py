@@ -252,8 +252,7 @@ class Elements:
         values = [self.scalar(each) for each in op.operands]
         found = values[-1]
         for i, each in enumerate(values[:-1]):
-            equal = arith.cmpi(arith.CmpIPredicate.eq, indices.value(number), indices.value(i))
-            found = arith.select(equal, each, found)
+            found = arith.select(emit.equal(number, i), each, found)
         return found
 
     def _generate(self, op: ir.OpView, at: Coordinates) -> ir.Value:
@@ -333,7 +332,7 @@ class Elements:
         size = self.sizes.of(first, dimension)
         after = [*at[:dimension], emit.sub(at[dimension], size), *at[dimension + 1 :]]
         return self._either(
-            indices.below(at[dimension], size),
+            emit.less(at[dimension], size),
             op.results[0].type.element_type,
             lambda: self.of(first, at),
             lambda: self._joined(op, rest, after),

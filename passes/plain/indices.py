@@ -147,12 +147,7 @@ def value(number: Number) -> ir.Value:
 def within(number: Number, first: Number, end: Number) -> ir.Value:
     """Whether `first <= number < end`, of any sign: an i1 value."""
     above = arith.cmpi(arith.CmpIPredicate.sge, value(number), value(first))
-    return arith.andi(above, below(number, end))
-
-
-def below(number: Number, end: Number) -> ir.Value:
-    """Whether `number < end`, of any sign: an i1 value."""
-    return arith.cmpi(arith.CmpIPredicate.slt, value(number), value(end))
+    return arith.andi(above, emit.less(number, end))
 
 
 def product(numbers: Sequence[Number]) -> Number:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from math import factorial, log, pi, sqrt
 
 from weft.mlir import arith, ir, scf
+from weft.passes.builders import emit
 from weft.passes.plain.real import Real, counted
 
 _LOG2_E = 1 / log(2)
@@ -276,7 +277,7 @@ def _general_power(x: Real, y: Real) -> Real:
     found = _exp2(y * _log_of(2)(a))
     whole = y.equals(y.truncated())
     half = y * 0.5
-    odd = arith.andi(whole, arith.xori(half.equals(half.truncated()), arith.constant(_i1(), 1)))
+    odd = arith.andi(whole, emit.negate(half.equals(half.truncated())))
     signed = (-found).where(odd, found)
     negative = signed.where(whole, float("nan"))
     finite = arith.andi(x.below(0.0), a.below(float("inf")))
@@ -284,10 +285,6 @@ def _general_power(x: Real, y: Real) -> Real:
     one = arith.ori(y.equals(0.0), x.equals(1.0))
     minus_one = arith.andi(a.equals(1.0), y.magnitude().equals(float("inf")))
     return x.of(1.0).where(arith.ori(one, minus_one), found)
-
-
-def _i1() -> ir.Type:
-    return ir.IntegerType.get_signless(1)
 
 
 def _sign_bit(x: Real) -> ir.Value:

@@ -376,7 +376,7 @@ def _add(
             description=chosen.summary,
         )
         return
-    if element.inner is not None and _has_ours(element, passes):
+    if element.inner is not None and not _names(element).isdisjoint(passes):
         inner = _manager(element.inner, context, passes, known, element.name)
         manager.add(_on_nested(inner, element.name), name=element.name, argument=str(element))
         return
@@ -395,10 +395,6 @@ def _of_kernels(element: Element, passes: Mapping[str, Pass]) -> bool:
     """Whether an element runs on each `gpu.module` alone in a module with host code."""
     decided = passes[element.name].of_kernels if element.name in passes else None
     return element.named if decided is None else decided
-
-
-def _has_ours(element: Element, passes: Mapping[str, Pass]) -> bool:
-    return element.name in passes or any(_has_ours(inner, passes) for inner in element.inner or ())
 
 
 def _on_nested(manager: Any, name: str) -> Callable[[ir.Operation, object], None]:
