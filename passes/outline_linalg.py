@@ -11,7 +11,7 @@ from weft import mlir
 from weft.dialects import launch_contract as contract
 from weft.dialects.op import refuse
 from weft.isa.chips import LANES
-from weft.mlir import PassManager, arith, func, gpu, ir, memref, operations, scf
+from weft.mlir import PassManager, func, gpu, ir, memref, operations, scf
 from weft.passes.builders import emit
 from weft.passes.lower_conversions import convert_once
 from weft.passes.outline_matmul import ArgumentSizes
@@ -24,6 +24,7 @@ from weft.passes.registry.pass_ import Pass
 
 THREADS = 256
 _CTAS = 8  # on each multiprocessor
+_X = gpu.Dimension.x
 _FLOATS = (
     "gpu.module(math-extend-to-supported-types{target-type=f32},"
     "arith-emulate-unsupported-floats{source-types=bf16,f16 target-type=f32})"
@@ -45,12 +46,9 @@ def _outline(function: ir.OpView) -> None:
     ]
     if len(written) != 1 or len(function.body.blocks) != 1:
         raise refuse(function, f"must write one tensor to an argument, got {len(written)}")
-    name, last = mlir.symbol(function), written[0]
+    last = written[0]
     with ir.InsertionPoint(function), function.location:
-        holder = gpu.GPUModuleOp(name)
-        holder.bodyRegion.blocks.append()
-    with ir.InsertionPoint(holder.bodyRegion.blocks[0]), function.location:
-        kernel = mlir.kernel(name, [_parameter(each.type) for each in function.arguments])
+        kernel = mlir.kernel(mlir.symbol(function), [_parameter(each.type) for each in function.arguments])
     entry = kernel.body.blocks[0]
     with ir.InsertionPoint(entry), function.location:
         elements = Elements(dict(zip(function.arguments, entry.arguments, strict=True)))
@@ -58,17 +56,14 @@ def _outline(function: ir.OpView) -> None:
         try:
             elements.prepare(function)
             shared = _shared(elements, last.operands[0])
-            if shared is None:
-                _every_element(elements, last.operands[0], target)
-            else:
-                _every_row(elements, last.operands[0], target, shared)
+            _write(elements, last.operands[0], target, shared)
         except UnknownSizeError as unknown:
             raise refuse(function, f"needs {unknown}") from None
         gpu.return_([])
     _set_launch(kernel, function, last, 1 if shared is None else LANES)
     function.operation.erase()
-    convert_once(holder)
-    PassManager.parse(_FLOATS, kernel.context).run(holder.operation)
+    convert_once(kernel.operation.parent)
+    PassManager.parse(_FLOATS, kernel.context).run(kernel.operation.parent)
 
 
 def last_number(written: ir.Operation) -> int:
@@ -83,42 +78,33 @@ def _parameter(kind: ir.Type) -> ir.Type:
     return kind
 
 
-def _every_element(elements: Elements, tensor: ir.Value, target: ir.Value) -> None:
-    """A loop over the elements that each thread computes."""
-    sizes = elements.sizes.shape(tensor)
-    thread = emit.add(emit.mul(gpu.block_id(gpu.Dimension.x), THREADS), gpu.thread_id(gpu.Dimension.x))
-    step = emit.mul(gpu.grid_dim(gpu.Dimension.x), THREADS)
-    loop = scf.ForOp(thread, indices.value(indices.product(sizes)), step)
-    with ir.InsertionPoint(loop.body):
-        at = indices.coordinates(loop.induction_variable, sizes)
-        element = to_memory(elements.of(tensor, at))
-        memref.store(element, target, [indices.value(each) for each in at])
-        scf.yield_([])
-
-
 def _shared(elements: Elements, tensor: ir.Value) -> ByLanes | None:
     """How the lanes of a warp compute an element together; None where each thread computes elements."""
     op = tensor.owner
     return None if isinstance(op, ir.Block) else by_lanes(op, list(op.results).index(tensor), elements.sizes)
 
 
-def _every_row(elements: Elements, tensor: ir.Value, target: ir.Value, shared: ByLanes) -> None:
-    """A loop over the elements that each warp computes."""
-    op, sizes = tensor.owner, elements.sizes.shape(tensor)
-    thread = gpu.thread_id(gpu.Dimension.x)
-    lane = emit.rem(thread, LANES)
-    first = emit.mul(gpu.block_id(gpu.Dimension.x), THREADS // LANES)
-    first = emit.add(first, emit.div(thread, LANES))
-    step = emit.mul(gpu.grid_dim(gpu.Dimension.x), THREADS // LANES)
+def _write(elements: Elements, tensor: ir.Value, target: ir.Value, shared: ByLanes | None) -> None:
+    """A loop over the elements that each thread computes, or the lanes of each warp together."""
+    op, sizes, lanes = tensor.owner, elements.sizes.shape(tensor), 1 if shared is None else LANES
+    lane = emit.value(0) if shared is None else emit.rem(gpu.thread_id(_X), lanes)
+    first = emit.add(emit.mul(gpu.block_id(_X), THREADS // lanes), emit.div(gpu.thread_id(_X), lanes))
+    step = emit.mul(gpu.grid_dim(_X), THREADS // lanes)
     loop = scf.ForOp(first, indices.value(indices.product(sizes)), step)
     with ir.InsertionPoint(loop.body):
         at = indices.coordinates(loop.induction_variable, sizes)
-        number = list(op.results).index(tensor)
-        with op.location:
-            element = to_memory(elements.over_lanes(op, number, at, lane, shared))
-        is_first = arith.cmpi(arith.CmpIPredicate.eq, lane, indices.value(0))
-        with emit.when(is_first):
+
+        def store(element: ir.Value) -> None:
             memref.store(element, target, [indices.value(each) for each in at])
+
+        if shared is None:
+            store(to_memory(elements.of(tensor, at)))
+        else:
+            number = list(op.results).index(tensor)
+            with op.location:
+                element = to_memory(elements.over_lanes(op, number, at, lane, shared))
+            with emit.when(emit.equal(lane, 0)):
+                store(element)
         scf.yield_([])
 
 

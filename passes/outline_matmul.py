@@ -28,12 +28,7 @@ def run(module: ir.Operation) -> None:
     for function in operations(module, func.FuncOp):
         if ops := products(function):
             _check(function, ops)
-            name = function.name.value
-            with ir.InsertionPoint(function), function.location:
-                holder = gpu.GPUModuleOp(name)
-                holder.bodyRegion.blocks.append()
-            kernel = _kernel(holder, name, function, ops[0])
-            _set_launch(kernel.opview)
+            _set_launch(_kernel(function, ops[0]))
             function.operation.erase()
 
 
@@ -67,11 +62,11 @@ def _check(function: ir.OpView, ops: list[MatmulOp]) -> None:
         raise refuse(product, "must have a schedule: run --select-schedule before --outline-matmul")
 
 
-def _kernel(holder: ir.OpView, name: str, function: ir.OpView, product: MatmulOp) -> MatmulOp:
+def _kernel(function: ir.OpView, product: MatmulOp) -> MatmulOp:
     """Writes a kernel with a copy of the product on the function's arguments; returns the copy."""
     workspace = _workspace_types(product)
-    with ir.InsertionPoint(holder.bodyRegion.blocks[0]), function.location:
-        kernel = mlir.kernel(name, [*function.type.inputs, *workspace])
+    with ir.InsertionPoint(function), function.location:
+        kernel = mlir.kernel(function.name.value, [*function.type.inputs, *workspace])
     entry = kernel.body.blocks[0]
     with ir.InsertionPoint(entry):
         values = dict(zip(function.arguments, entry.arguments, strict=False))

@@ -381,12 +381,13 @@ def symbol(op: ir.OpView) -> str:
 
 
 def kernel(name: str, arguments: Iterable[ir.Type]) -> ir.OpView:
-    """A `gpu.func` kernel with these argument types and an empty body.
+    """A `gpu.func` kernel with these argument types and an empty body, in a `gpu.module` of its name.
 
     Upstream's constructor sets another attribute, which lowering duplicates; MLIR can't parse the result.
     """
     kind = ir.TypeAttr.get(ir.FunctionType.get(list(arguments), []))
-    function = gpu.GPUFuncOp(kind, sym_name=name, body_builder=lambda _: None)
+    with ir.InsertionPoint(gpu.GPUModuleOp(name).bodyRegion.blocks.append()):
+        function = gpu.GPUFuncOp(kind, sym_name=name, body_builder=lambda _: None)
     function.operation.attributes["kernel"] = ir.UnitAttr.get()
     return function
 

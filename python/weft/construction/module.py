@@ -127,11 +127,9 @@ class Module:
         together = None if cluster is None else launch_extents.cluster(cluster, ctas)
         written = None if writes is None else module_arguments.writes(writes, len(types))
         target = None if chip is None else module_arguments.target(chip)
-        holder = gpu.GPUModuleOp(name)
+        function = mlir.kernel(name, types)
         if target is not None:
-            holder.operation.attributes["targets"] = ir.ArrayAttr.get([target])
-        with ir.InsertionPoint(holder.bodyRegion.blocks.append()):
-            function = mlir.kernel(name, types)
+            function.operation.parent.attributes["targets"] = ir.ArrayAttr.get([target])
         function.operation.attributes["known_block_size"] = ir.DenseI32ArrayAttr.get(threads)
         if together is not None:
             function.operation.attributes["known_cluster_size"] = ir.DenseI32ArrayAttr.get(together)
