@@ -32,18 +32,21 @@ def check(module: ir.Module | ir.OpView, *, tiles: bool = True) -> None:
     """
     holders = operations(module, gpu.GPUModuleOp)
     kernels = holders or ([] if tiles and _has_product(module) else [module])
-    ours = {each.DIALECT_NAMESPACE for each in dialects() if tiles or each is not Tile}
+    lowered = {*_LOWERED, *(each.DIALECT_NAMESPACE for each in dialects() if tiles or each is not Tile)}
     complaints: list[Diagnostic] = []
-    has_library = False
+    has_library, legal = False, set[tuple[object, ...]]()
 
     def visit(op: ir.Operation) -> ir.WalkResult:
-        if is_plain(op):
+        name = op.name
+        if name == "func.func" and is_plain(op):
             return ir.WalkResult.SKIP  # which --outline-linalg makes a kernel of
-        on_tile = tiles and op.name == _OF_TILES and is_tile(op.results[0])
-        if op.name.partition(".")[0] not in (*_LOWERED, *ours) and not on_tile:
+        if name.partition(".")[0] not in lowered and not (
+            tiles and name == _OF_TILES and is_tile(op.results[0])
+        ):
             complaints.append(_complaint(op))
             return ir.WalkResult.SKIP
-        if wrong := upstream_operations.complaint(op, has_library=has_library, in_kernel=bool(holders)):
+        wrong = upstream_operations.complaint(op, legal, has_library=has_library, in_kernel=bool(holders))
+        if wrong:
             complaints.append(wrong)
         return ir.WalkResult.ADVANCE
 

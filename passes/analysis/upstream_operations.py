@@ -157,18 +157,32 @@ def has_library(kernel: ir.OpView) -> bool:
     return any(mlir.symbol(each).startswith("__nv_") for each in operations(kernel, llvm.LLVMFuncOp))
 
 
-def complaint(op: ir.Operation, *, has_library: bool, in_kernel: bool) -> Diagnostic | None:
-    """Why an operation of these dialects isn't lowered; None where it is, and for other dialects."""
-    row = TABLE.get(op.name, _OTHERS.get(op.name.partition(".")[0]))
+def complaint(
+    op: ir.Operation, legal: set[tuple[object, ...]], *, has_library: bool, in_kernel: bool
+) -> Diagnostic | None:
+    """Why an operation of these dialects isn't lowered; None where it is, and for other dialects. `legal` has
+    names with types that aren't looked at again, and gets those of this operation.
+    """
+    name = op.name
+    dialect = name.partition(".")[0]
+    row = TABLE.get(name, _OTHERS.get(dialect))
     if row is None or not (in_kernel or row.remedy not in (_BY_HOST, _BY_BUFFER)):
         return None
-    if has_library and op.name.startswith("math."):
+    if has_library and dialect == "math":
         row = _RIGHT
-    refused = ("", row.remedy) if row.kinds is None else _wrong_type(op, row) or _wrong_attribute(op)
+    if row.kinds is None:
+        refused: tuple[str, str] | None = ("", row.remedy)
+    else:
+        types = name, *[each.type for each in op.operands], None, *[each.type for each in op.results]
+        refused = None if types in legal else _wrong_type(op, row)
+        if refused is None:
+            if name != _FRAGMENT:  # which also depends on an attribute
+                legal.add(types)
+            refused = _wrong_attribute(op, name)
     if refused is None:
         return None
-    what, legal = refused
-    message = f"'{op.name}' op{what} isn't lowered by any pass of Weft: {legal}"
+    what, instead = refused
+    message = f"'{name}' op{what} isn't lowered by any pass of Weft: {instead}"
     return Diagnostic(message, mlir.location(op.location))
 
 
@@ -218,26 +232,29 @@ def _wrong_matrix(op: ir.Operation) -> tuple[str, str] | None:
     return None
 
 
-def _wrong_attribute(op: ir.Operation) -> tuple[str, str] | None:
-    if "roundingmode" in op.attributes:  # LLVM can't lower some operations with one, not even to_nearest_even
+def _wrong_attribute(op: ir.Operation, name: str) -> tuple[str, str] | None:
+    attributes = op.attributes
+    if "roundingmode" in attributes:  # LLVM can't lower some operations with one, not even to_nearest_even
         directed = "llvm.call_intrinsic has others of f32 and f64, such as llvm.nvvm.add.rp.f"
         return " with a rounding mode", f"omit the mode, which rounds to nearest even; {directed}"
-    bound = op.attributes.get("upper_bound")
+    if name.startswith("arith."):
+        return None
+    bound = attributes.get("upper_bound")
     if isinstance(bound, ir.IntegerAttr) and not 0 < bound.value <= _MOST_THREADS:
         return f" with upper_bound {bound.value}", f"it must be in 1..{_MOST_THREADS}"
-    if op.name in _OF_ROWS and not all(_is_row_major(each, _OF_ROWS[op.name]) for each in op.operands):
+    if name in _OF_ROWS and not all(_is_row_major(each, _OF_ROWS[name]) for each in op.operands):
         return " on strided memrefs", "use memref.load and memref.store"
-    if op.name.startswith("vector.") and any(_has_parts_of_bytes(each.type) for each in op.operands):
+    if name.startswith("vector.") and any(_has_parts_of_bytes(each.type) for each in op.operands):
         return " on a memref whose elements are no whole bytes", "use memref.load and memref.store"
-    if op.name == "memref.atomic_rmw" and op.attributes["kind"].value in _PRODUCTS:
+    if name == "memref.atomic_rmw" and attributes["kind"].value in _PRODUCTS:
         return " of products", "use memref.generic_atomic_rmw"
-    if op.name == "gpu.all_reduce" and "uniform" not in op.attributes:
+    if name == "gpu.all_reduce" and "uniform" not in attributes:
         by_subgroups = "use gpu.subgroup_reduce, and reduce its results through workgroup memory"
         return " without uniform", by_subgroups
-    if op.name == "gpu.barrier" and "cluster" in str(op.attributes.get("scope")):
+    if name == "gpu.barrier" and "cluster" in str(attributes.get("scope")):
         return " of a cluster", "use nvvm.cluster.arrive and nvvm.cluster.wait"
-    kind = str(op.attributes.get("kind")).partition("<")[2].rstrip(">")
-    if op.name == "vector.contract" and kind not in ("add", ""):
+    kind = str(attributes.get("kind")).partition("<")[2].rstrip(">")
+    if name == "vector.contract" and kind not in ("add", ""):
         return f" with kind {kind}", "use vector.reduction"
     return None
 

@@ -93,7 +93,7 @@ def _compile(module: ir.Module | ir.OpView, target: Target, name: str, rows: str
     if on_disk.directory is None or not decides_all(module) or instrumentation.current().watches:
         return _lowered(module if ours else _apart(module), target, name, rows)
     compiled: list[Compiled] = []
-    bytecode = _bytecode(module)  # LLVM IR has the locations of operations
+    key = key_of(bytecode(module), target, name, rows)  # LLVM IR has the locations of operations
 
     def lower() -> bytes:
         if not phase.shared():  # a process that only lowers needs no LLVM
@@ -101,7 +101,7 @@ def _compile(module: ir.Module | ir.OpView, target: Target, name: str, rows: str
         compiled.append(_lowered(module if ours else _apart(module), target, name, rows))
         return to_entry(compiled[0].record())
 
-    entry = on_disk.get_or_make("llvm", key_of(bytecode, target, name, rows), lower)
+    entry = on_disk.get_or_make("llvm", key, lower)
     return compiled[0] if compiled else of_entry(entry)
 
 
@@ -122,10 +122,11 @@ def _lowered(module: ir.Module | ir.OpView, target: Target, name: str, rows: str
 
 
 def _lowered_in_place(module: ir.Module | ir.OpView, target: Target, name: str, rows: str) -> Compiled:
-    bytecode = _bytecode(module)
+    written = bytecode(module)
     checks.shared_bytes(module, {}, target)  # a buffer's gigabytes would wrap around in the kernel's sum
     passes.check_printed(pipeline.text(target, rows))
-    elements = pipeline.elements(target, rows)
+    # What `_check` has accepted becomes nothing that this pass refuses.
+    elements = [each for each in pipeline.elements(target, rows) if each != "refuse-unlowered"]
     split = elements.index("lower-wmma")
     pipeline.run(module, ",".join(elements[:split]), name)
     holders = [op for op in module.body.operations if isinstance(op, gpu.GPUModuleOp)]
@@ -150,16 +151,16 @@ def _lowered_in_place(module: ir.Module | ir.OpView, target: Target, name: str, 
     checks.library_calls(module)
     holder = next(op for op in module.body.operations if isinstance(op, gpu.GPUModuleOp))
     text = translation.translate(holder, apart=risky)
-    return Compiled(bytecode, name, target, version, text, launches, rows)
+    return Compiled(written, name, target, version, text, launches, rows)
 
 
 def _apart(module: ir.Module | ir.OpView) -> ir.Module:
     """A copy in a context of its own: passes of several threads in one would get each other's errors."""
     with mlir.located():
-        return ir.Module.parse(_bytecode(module), new_context())
+        return ir.Module.parse(bytecode(module), new_context())
 
 
-def _bytecode(module: ir.Module | ir.OpView) -> bytes:
+def bytecode(module: ir.Module | ir.OpView) -> bytes:
     """The module with its locations."""
     written = io.BytesIO()
     module.operation.write_bytecode(written)
