@@ -17,6 +17,7 @@ from weft.compiler.channels import Message
 from weft.compiler.compiled import Compiled, of_entry, to_entry
 from weft.dialects import context as new_context
 from weft.errors import Diagnostic, Location, WeftError, WeftInternalError, warn
+from weft.mlir import ir
 from weft.schedules import tuned_files
 from weft.system import phase
 
@@ -40,6 +41,7 @@ def compile_input(
     WeftInternalError for a crash of MLIR or an unexpected exception.
     """
     name = str(module) if isinstance(module, Path) else name
+    before = stages.bytecode(module) if own and isinstance(module, ir.Module) else None
     if isinstance(module, (str, Path)) and not phase.shared() and (decides := cache_keys.lowering()):
         with contextlib.suppress(_ChangedError):
             options = {"arch": arch, "name": name, "default": default, "rows": rows, "kernel": kernel}
@@ -51,6 +53,7 @@ def compile_input(
     except WeftError:
         raise
     except Exception as error:
+        module = module if before is None else mlir.parse_bytecode(before, new_context(), name)
         raise reproducer.internal_error(error, (name, _text(module))) from error
 
 

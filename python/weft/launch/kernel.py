@@ -80,8 +80,8 @@ def compile_shared(module: "Module", arch: str) -> "Kernel":
         return compile(module, arch=arch)
 
 
-def compile_unlocated(module: "Module", arch: str) -> "Kernel":
-    """As `compile`, for a module that was built without locations, which this changes."""
+def compile_own(module: "Module", arch: str) -> "Kernel":
+    """As `compile`, for a module that nobody else has, which this changes."""
     return _compiled(module.finished(), arch)
 
 

@@ -24,7 +24,7 @@ from weft.language.messages import mistakes
 from weft.language.messages.mistakes import REMEDIES
 from weft.language.values.dtypes import DType
 from weft.launch import kernel_page, runtime, torch_tensors
-from weft.launch.kernel import Kernel, compile, compile_unlocated, compiled_before
+from weft.launch.kernel import Kernel, compile_own, compiled_before
 from weft.launch.runtime import Bound, Prepared
 from weft.system import locks
 
@@ -310,10 +310,10 @@ class KernelFunction:
                     "traced",
                     _described(self.__wrapped__, special, chip, reads.values()),
                     load=lambda bytecode: compiled_before(bytecode, chip),
-                    make=lambda: compile_unlocated(self._build(special, chip, located=False), chip),
+                    make=lambda: compile_own(self._build(special, chip, located=False), chip),
                     entry_of=lambda made: made.compiled.bytecode,
                 )
-        return compile(self._build(special, chip), arch=chip)
+        return compile_own(self._build(special, chip), chip)
 
     def _forget(self) -> None:
         """Forgets what was compiled with other values of global variables and closures."""
