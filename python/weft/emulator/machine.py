@@ -391,8 +391,7 @@ class Machine:
             return True  # every warp of whole warpgroups
         rows, here = group.lanes.row_numbers(), np.zeros(wave.warps, np.bool_)
         here[rows] = True
-        first = rows - wave.warp_of_row[rows] % 4
-        missing = np.zeros(len(rows), np.bool_)
+        first, missing = rows - wave.warp_of_row[rows] % 4, np.zeros(len(rows), np.bool_)
         for at in range(4):
             mate = np.minimum(first + at, wave.warps - 1)
             there = (first + at < wave.warps) & here[mate] & (wave.cta_of_row[mate] == wave.cta_of_row[rows])
@@ -405,8 +404,7 @@ class Machine:
     def _hold_back(self, group: Group, rows: "np.ndarray[Any, np.dtype[np.intp]]") -> bool:
         """Takes the warps `rows` out of a group, to wait at its block; False if no warp is left."""
         lanes = group.lanes
-        waiting = Group(group.block, group.frame, lanes)
-        complete = len(rows) < lanes.warps
+        waiting, complete = Group(group.block, group.frame, lanes), len(rows) < lanes.warps
         if complete:
             threads = lanes.threads()
             staying = threads.copy()

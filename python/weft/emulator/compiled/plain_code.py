@@ -22,31 +22,12 @@ from weft.system import syntax
 
 Value = Any
 """What a function gets and returns if it isn't a number: an array or a record."""
-_I1, _I8, _I32, _I64, _POINTER = (
-    ir.IntType(1),
-    ir.IntType(8),
-    ir.IntType(32),
-    ir.IntType(64),
-    ir.PointerType(),
-)
-_BINARY: dict[type, str] = {
-    ast.Add: "add",
-    ast.Sub: "sub",
-    ast.Mult: "mul",
-    ast.BitAnd: "and_",
-    ast.BitOr: "or_",
-    ast.BitXor: "xor",
-    ast.LShift: "shl",
-    ast.RShift: "ashr",
-}
-_COMPARED: dict[type, str] = {
-    ast.Eq: "==",
-    ast.NotEq: "!=",
-    ast.Lt: "<",
-    ast.LtE: "<=",
-    ast.Gt: ">",
-    ast.GtE: ">=",
-}
+_I1, _I8, _I32, _I64 = (ir.IntType(bits) for bits in (1, 8, 32, 64))
+_POINTER = ir.PointerType()
+_BINARY: dict[type, str] = {ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.LShift: "shl"}
+_BINARY |= {ast.RShift: "ashr", ast.BitAnd: "and_", ast.BitOr: "or_", ast.BitXor: "xor"}
+_COMPARED: dict[type, str] = {ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<="}
+_COMPARED |= {ast.Gt: ">", ast.GtE: ">="}
 _Kind = Any
 """The kind of a value: `int`, `bool`, a record's class, or the name of the type of an array's elements."""
 _DOUBLE = ir.DoubleType()
@@ -166,8 +147,7 @@ class _Module:
             if not name:
                 made.linkage = "internal"
             self._known[key] = made, result
-            builder = ir.IRBuilder(made.append_basic_block("entry"))
-            values = iter(made.args)
+            builder, values = ir.IRBuilder(made.append_basic_block("entry")), iter(made.args)
             arguments = [each if isinstance(each, _Fixed) else _Typed(next(values), each) for each in given]
             _Body(self, builder, function, arguments).write()
         return self._known[key]
@@ -434,9 +414,7 @@ class _Body:
 
     def _of_attribute(self, node: ast.Attribute) -> _Typed:
         place, field = self._place(node)
-        if field.count != 1:
-            return _Typed(place, "i8")
-        return self._load(place, field)
+        return _Typed(place, "i8") if field.count != 1 else self._load(place, field)
 
     def _of_subscript(self, node: ast.Subscript) -> _Typed:
         if not isinstance(node.slice, ast.Slice):
@@ -585,6 +563,4 @@ def _type(kind: _Kind) -> ir.Type:
 
 
 def _element(name: str) -> ir.Type:
-    if name == "f8":
-        return _DOUBLE
-    return ir.IntType(8 * int(name[1:]))
+    return _DOUBLE if name == "f8" else ir.IntType(8 * int(name[1:]))

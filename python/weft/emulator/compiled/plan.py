@@ -503,8 +503,7 @@ class _Planner:
 def find_needs(plan: Plan) -> None:
     """What each entry needs: sets of registers as bits, until they no longer grow."""
     operations, first = plan.operations, plan.blocks[:, BlockPart.FIRST].tolist()
-    needs = [sum(1 << slot for slot in operation.slots) for operation in operations]
-    grows = True
+    needs, grows = [sum(1 << slot for slot in operation.slots) for operation in operations], True
     while grows:
         grows = False
         for at in range(len(operations) - 1, -1, -1):

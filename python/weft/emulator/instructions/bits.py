@@ -218,8 +218,7 @@ def mask(op: Op) -> Step:
 @table.step("szext")
 def extend(op: Op) -> Step:
     """The low `b` bits of `a`, sign- or zero-extended; widths above 32 are clamped or wrap."""
-    clamps = op.choice(["clamp", "wrap"]) == "clamp"
-    signed = op.type("u32 s32").kind == "s"
+    clamps, signed = op.choice(["clamp", "wrap"]) == "clamp", op.type("u32 s32").kind == "s"
 
     def function(x: Array, count: Array) -> Array:
         size = np.minimum(count, np.uint32(32)) if clamps else count & np.uint32(31)
@@ -248,8 +247,7 @@ def lop3(op: Op) -> Step:
             out |= (x if n & 4 else ~x) & (y if n & 2 else ~y) & (z if n & 1 else ~z)
         return out
 
-    known = _KNOWN_LOP3.get(truth, function)
-    sources = [op.source(i, B32) for i in (1, 2, 3)]
+    known, sources = _KNOWN_LOP3.get(truth, function), [op.source(i, B32) for i in (1, 2, 3)]
     first, second = op.pair(0)
     if not combine:
         return compute(op.destination(first, U32), known, *sources)

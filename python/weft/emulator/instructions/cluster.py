@@ -107,8 +107,7 @@ def _notify(lanes: Lanes, event: str, addresses: Addresses, size: int, marks: Ad
     if watch is None:
         return
     for cta, offset, mask in targets(lanes, marks):
-        threads = lanes.narrowed(mask).threads()
-        chosen = addresses[mask].astype(np.intp)
+        threads, chosen = lanes.narrowed(mask).threads(), addresses[mask].astype(np.intp)
         for owner in np.unique(chosen // stride):
             begin = chosen[chosen // stride == owner] % stride
             offsets = (begin[:, None] + np.arange(size)).ravel()

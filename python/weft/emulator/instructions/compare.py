@@ -73,8 +73,7 @@ def setp(op: Op) -> Step:
     op.count(4 if combine else 3)
     compare = comparison(op, name, kind, ftz)
     first, second = op.pair(0)
-    result = op.destination(first, PRED)
-    sources = [op.source(1, kind), op.source(2, kind)]
+    result, sources = op.destination(first, PRED), [op.source(1, kind), op.source(2, kind)]
     packed = kind.name.endswith("x2")  # one result is that of the low halves
     if second is None and not combine and not packed:
         return compute(result, compare, *sources)

@@ -111,15 +111,8 @@ def nanosleep(op: Op) -> Step:
     return run
 
 
-_ADVICE = {
-    "prefetch": (1, 1),
-    "prefetchu": (1, 1),
-    "discard": (2, 2),
-    "applypriority": (2, 2),
-    "createpolicy": (1, 4),
-    "brkpt": (0, 0),
-    "pmevent": (1, 1),
-}
+_ADVICE = dict.fromkeys(("prefetch", "prefetchu", "pmevent"), (1, 1)) | {"brkpt": (0, 0)}
+_ADVICE |= {"discard": (2, 2), "applypriority": (2, 2), "createpolicy": (1, 4)}
 """The least and the greatest number of operands of each."""
 
 

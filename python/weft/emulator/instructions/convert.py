@@ -218,8 +218,7 @@ def cvt(op: Op) -> Step:
         function = _integer_to_integer(out, kind, sat)
     source = op.source(1, kind, any_width=True)
     # A register wider than the type has the value in its low bits; a wider result is extended.
-    read = op.register_type(op.operand(1), kind)
-    written = op.register_type(op.operand(0), out)
+    read, written = op.register_type(op.operand(1), kind), op.register_type(op.operand(0), out)
     chain: list[Function] = []
     if read.bits > kind.bits:
         chain.append(lambda value: value.astype(kind.storage))

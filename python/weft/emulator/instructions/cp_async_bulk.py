@@ -294,8 +294,7 @@ def _into_shared(
         sizes, marks, offsets = lanes.read(size), barrier.of(lanes), target.of(lanes)
         begins = source.of(lanes) if isinstance(source, SharedAddress) else source(lanes)
         masks = lanes.read(ctas) if ctas else None
-        stride = lanes.wave.memory.shared_stride
-        edges = [lanes.read(slot) for slot in ignored]
+        stride, edges = lanes.wave.memory.shared_stride, [lanes.read(slot) for slot in ignored]
         for one, at, cta in lanes.singles():
             count = _checked(one, int(sizes[at]), int(offsets[at]), int(begins[at]), line)
             mark = divmod(int(marks[at]), stride)

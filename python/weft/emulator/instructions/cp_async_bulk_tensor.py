@@ -123,19 +123,8 @@ _PADDED_STEP = 128
 _SIX = 6
 _NAN = np.uint16(0x7FF7)
 """The fill value of each 16 bits out of bounds, as on an H200."""
-_KINDS = {
-    "UINT8": "u8",
-    "UINT16": "u16",
-    "UINT32": "u32",
-    "INT32": "s32",
-    "UINT64": "u64",
-    "INT64": "s64",
-    "FLOAT16": "f16",
-    "FLOAT32": "f32",
-    "FLOAT32_FTZ": "f32",
-    "FLOAT64": "f64",
-    "BFLOAT16": "bf16",
-}
+_KINDS = {f"UINT{n}": f"u{n}" for n in (8, 16, 32, 64)} | {f"INT{n}": f"s{n}" for n in (32, 64)}
+_KINDS |= {f"FLOAT{n}": f"f{n}" for n in (16, 32, 64)} | {"FLOAT32_FTZ": "f32", "BFLOAT16": "bf16"}
 
 
 class MapOperand:

@@ -238,8 +238,7 @@ def _sum_of_product(x: Array, y: Array, z: Array) -> Array:
 def sign(op: Op) -> Step:
     """Changes the sign bit; NaN becomes that of computed results, which in f64 is itself, made quiet."""
     fmt = Format(op)
-    bit = 1 << {"f16": 15, "bf16": 15, "f32": 31, "f64": 63}[fmt.name]
-    clears = op.prefix == "abs"
+    bit, clears = 1 << {"f16": 15, "bf16": 15, "f32": 31, "f64": 63}[fmt.name], op.prefix == "abs"
 
     def function(register: Array) -> Array:
         bits = fmt.elements(register)

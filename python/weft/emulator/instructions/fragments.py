@@ -221,8 +221,7 @@ def expanded(stored: Array, codes: Array, chunk: int) -> tuple[Array, Bools]:
     positions = (np.arange(codes.shape[2]) * chunk)[:, None] + inside
     count, rows = stored.shape[:2]
     dense = np.zeros((count, rows, codes.shape[2] * chunk), stored.dtype)
-    absent = np.ones(dense.shape, np.bool_)
-    positions = positions.reshape(count, rows, -1)
+    absent, positions = np.ones(dense.shape, np.bool_), positions.reshape(count, rows, -1)
     np.put_along_axis(dense, positions, stored, axis=2)
     np.put_along_axis(absent, positions, False, axis=2)
     return dense, absent

@@ -10,17 +10,8 @@ from weft.emulator.reading.syntax import STORAGE, Array, Operand, Sink, Type
 from weft.emulator.running.lanes import Lanes
 
 table = Table()
-SPACES = {
-    "global": "global",
-    "shared": "shared",
-    "shared::cta": "shared",
-    "shared::cluster": "shared",
-    "local": "local",
-    "const": "const",
-    "param": "param",
-    "param::entry": "param",
-    "param::func": "param",
-}
+_NAMES = "global shared shared::cta shared::cluster local const param param::entry param::func"
+SPACES = {name: name.partition("::")[0] for name in _NAMES.split()}
 # Only the order of accesses matters for what a thread sees of these, and here everything happens in order.
 _STRONG = ("relaxed", "acquire", "release", "acq_rel", "volatile", "mmio")
 _CACHE = ("ca", "cg", "cs", "lu", "cv", "wb", "wt", "nc", "unified")
@@ -178,8 +169,7 @@ def st(op: Op) -> Step:
         chunk = min(size, 16)
         for part in range(0, count, step):
             value = np.stack([element(lanes, s) for s in sources[part : part + step]], axis=-1)
-            wide = value.view(STORAGE[8 * chunk])[..., 0]
-            offset = np.uint64(part * kind.bytes)
+            wide, offset = value.view(STORAGE[8 * chunk])[..., 0], np.uint64(part * kind.bytes)
             memory.store(lanes, address.space, addresses + offset if part else addresses, wide, chunk, line)
 
     def run_some(lanes: Lanes) -> None:

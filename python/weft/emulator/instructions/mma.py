@@ -52,8 +52,8 @@ def mma(op: Op) -> Collective:
         op, placed, operands, form.mnk[2], mma_fragments.chunk(form.a_type, packed=packed)
     )
     scales, rule = _scales(op, form, placed, operands), _rule(form, op.chip)
-    satfinite, bit_op = getattr(form, "satfinite", False), getattr(form, "bit_op", "")
-    rounding = getattr(form, "rounding", "")
+    defaults = {"satfinite": False, "bit_op": "", "rounding": ""}
+    options: dict[str, Any] = {name: getattr(form, name, value) for name, value in defaults.items()}
 
     def spread(marks: Callable[[int], Bools]) -> Marks:
         rows = np.logical_or.reduce(a.marked(marks), axis=-1)[..., :, None]
@@ -67,19 +67,9 @@ def mma(op: Op) -> Collective:
         left, absent = a.read(lanes), None
         if sparse:
             left, absent = sparse.expanded(lanes, left)
-        result = multiply_accumulate(
-            _batch(left),
-            _batch(b.read(lanes)),
-            _batch(c.read(lanes)),
-            types,
-            how,
-            satfinite=satfinite,
-            bit_op=bit_op,
-            rounding=rounding,
-            scales=scales(lanes) if scales else None,
-            absent=absent,
-        )
-        d.write(lanes, result)
+        factors = scales(lanes) if scales else None
+        matrices = _batch(left), _batch(b.read(lanes)), _batch(c.read(lanes))
+        d.write(lanes, multiply_accumulate(*matrices, types, how, scales=factors, absent=absent, **options))
 
     return Collective(run)
 

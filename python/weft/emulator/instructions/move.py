@@ -166,8 +166,7 @@ def isspacep(op: Op) -> Step:
         result, source = op.destination(0, PRED), op.source(1, kind)
         own, rank = op.slots.symbol(WINDOWS["shared"], U64), np.uint64(RANK_SHIFT)
         return compute(result, lambda a, b: np.equal(a.astype(np.uint64) >> rank, b >> rank), source, own)
-    window = np.uint64(WINDOWS.get(space, 0) >> WINDOW_SHIFT)
-    shift = np.uint64(WINDOW_SHIFT)
+    window, shift = np.uint64(WINDOWS.get(space, 0) >> WINDOW_SHIFT), np.uint64(WINDOW_SHIFT)
     return computing(op, lambda x: np.equal(x.astype(np.uint64) >> shift, window), PRED, kind)
 
 

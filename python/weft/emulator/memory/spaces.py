@@ -265,8 +265,7 @@ class Memory:
                 pieces.append(self._piece(here, segment, "global", offset, offset, width, kind, line))
             if rest is None or rest.mask is None:
                 return pieces
-            lanes = rest
-            address = np.where(rest.mask, address, address.flat[rest.mask.argmax()])
+            lanes, address = rest, np.where(rest.mask, address, address.flat[rest.mask.argmax()])
 
     def _piece(
         self,

@@ -95,17 +95,8 @@ Exponents = npt.NDArray[np.int16]
 Operand = tuple[Doubles, Exponents]
 """Values, and their exponents."""
 
-_LEAST_EXPONENT = {
-    "f16": -14,
-    "bf16": -126,
-    "tf32": -126,
-    "f32": -126,
-    "e5m2": -14,
-    "e4m3": -6,
-    "e3m2": -2,
-    "e2m3": 0,
-    "e2m1": 0,
-}
+_LEAST_EXPONENT = {"f16": -14, "e5m2": -14, "e4m3": -6, "e3m2": -2, "e2m3": 0, "e2m1": 0}
+_LEAST_EXPONENT |= dict.fromkeys(("bf16", "tf32", "f32"), -126)
 # So low that a product with a zero is never the largest; the accumulator keeps the largest at -126 or
 # above.
 _ZERO_EXPONENT = -4000
@@ -135,9 +126,7 @@ class Rule(NamedTuple):
 
 def decode(bits: Array, name: str) -> Doubles:
     """The exact values of bits in format `name`; in formats below 16 bits, an element is a byte's code."""
-    if name in floats.WIDE:
-        return floats.decode(bits, name)
-    return _codes(name)[bits]
+    return floats.decode(bits, name) if name in floats.WIDE else _codes(name)[bits]
 
 
 @cache

@@ -196,8 +196,7 @@ class Emitter:
 
     def _loud(self, half: str, wide: str, n: int) -> str:
         """Halves as doubles, with their own NaN: NumPy's conversion doesn't make signaling ones quiet."""
-        whole = f"<{n} x i64>"
-        small = self.do(f"bitcast <{n} x half> {half} to <{n} x i16>")
+        whole, small = f"<{n} x i64>", self.do(f"bitcast <{n} x half> {half} to <{n} x i16>")
         bits = self.do(f"zext <{n} x i16> {small} to {whole}")
 
         def part(mask: int, by: int) -> str:

@@ -281,8 +281,7 @@ def _alias(reader: _Reader) -> None:
     reader.take()
     name = reader.kind("name", "a function").text
     reader.expect(",")
-    location = reader.location
-    other = reader.scope.find(reader.kind("name", "a function").text)
+    location, other = reader.location, reader.scope.find(reader.kind("name", "a function").text)
     reader.expect(";")
     if not isinstance(other, Function):
         raise PtxError("an alias needs a function", *location)

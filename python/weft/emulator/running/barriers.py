@@ -193,8 +193,7 @@ class Barriers:
         again = mine & (barrier.arrivals > barrier.of_warps(live)[:, None])
         most = np.where(mine, barrier.arrivals + 1, 0).max(axis=1, keepdims=True)
         elsewhere = ~mine & (barrier.arrivals == most) & (barrier.lines != line)
-        warps = mine.any(axis=1) & (again | elsewhere).any(axis=1)
-        watch = self.wave.watch
+        warps, watch = mine.any(axis=1) & (again | elsewhere).any(axis=1), self.wave.watch
         if watch is not None and warps.any():
             watch.divergence("bar.sync", self._in_wave(mine & warps[:, None], rows), line)
 

@@ -171,8 +171,7 @@ class Sanitizer(Watch):
 
     def _units_access(self, access: UnitAccess, rows: Sequence[int]) -> None:
         """The units of some warps access the shared memory of a CTA."""
-        begin = access.cta * self.wave.memory.shared_stride
-        own = access.proxy in _OWN_PROXY
+        begin, own = access.cta * self.wave.memory.shared_stride, access.proxy in _OWN_PROXY
         units: dict[Hashable, int] = {}
         for row in rows:
             name = ("mbarrier", *access.mbarrier) if access.mbarrier else self._unit(access.proxy, row)

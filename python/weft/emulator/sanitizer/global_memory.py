@@ -219,8 +219,7 @@ class LocalMemory:
             return
         lanes, offsets = access.lanes, access.offsets.view(np.intp)
         chosen = offsets if lanes.mask is None else offsets[lanes.mask]
-        every = chosen.reshape(-1, 1) + np.arange(access.width)
-        flat = self.written.reshape(-1)
+        every, flat = chosen.reshape(-1, 1) + np.arange(access.width), self.written.reshape(-1)
         if access.kind != "load":
             flat[every] = True
             return

@@ -167,8 +167,7 @@ class GlobalRaces:
 
     def _fill(self, access: Access, filled: Bools, offsets: Index) -> None:
         """Reads must follow writes."""
-        every = offsets[:, None] + np.arange(access.width)
-        order = self.wave.memory.order
+        every, order = offsets[:, None] + np.arange(access.width), self.wave.memory.order
         if access.kind != "store" and not (order is not None and order.exchanges):
             missing = ~filled[every]
             if missing.any():
@@ -276,8 +275,7 @@ class GlobalRaces:
 
     def _may_meet(self, shadow: GlobalShadow, index: Index, rows: Index, level: int) -> Bools:
         """Where the scopes of an access and of the last write include each other's threads."""
-        common = np.minimum(shadow.level[index], level)
-        far = np.zeros(len(index), np.int8)
+        common, far = np.minimum(shadow.level[index], level), np.zeros(len(index), np.int8)
         small = np.flatnonzero(common < (GPU if self.rank is None else SYSTEM))
         if len(small):
             wave, column = (

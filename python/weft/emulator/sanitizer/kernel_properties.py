@@ -237,24 +237,11 @@ class Kernel:
         if strict:
             registers_to_watch = replace(registers_to_watch, loads_are_waited_for=True)
         levels = frozenset(level for code in program.codes.values() for level in code.levels)
-        return cls(
-            len(program.codes) > 1,
-            fences,
-            copies,
-            levels,
-            registers_at_entry(program),
-            ignored_waits(program),
-            discarding(program),
-            early(program),
-            matrix_loads(program),
-            program,
-            needed_elements(program),
-            constant_loads(program),
-            registers_to_watch,
-            fences_inits and (copies or tensor),
-            strict,
-            program.scopes is WORLD_LEVELS,
-        )
+        calls, most, waits = len(program.codes) > 1, registers_at_entry(program), ignored_waits(program)
+        loads = discarding(program), early(program), matrix_loads(program), program, needed_elements(program)
+        rest = constant_loads(program), registers_to_watch, fences_inits and (copies or tensor), strict
+        in_world = program.scopes is WORLD_LEVELS
+        return cls(calls, fences, copies, levels, most, waits, *(*loads, *rest, in_world))
 
     def begin(self, wave: Wave) -> None:
         """Computes registers that no thread changes before the wave does."""

@@ -114,8 +114,7 @@ def told_blocks(program: Program) -> Bools:
     """The blocks in which something happens that a trace records, beside that they are executed."""
     told = np.zeros(len(program.blocks), np.bool_)
     for (at, _), instruction in instructions(program):
-        words = instruction.opcode.split(".")
-        kind = instruction_class(instruction.opcode)
+        words, kind = instruction.opcode.split("."), instruction_class(instruction.opcode)
         own = not _UNTOLD_SPACES.isdisjoint(words)
         told[at] |= kind in ("tensor", "async", "barrier") or (kind == "memory" and not own)
         told[at] |= words[0] in _LEAVING

@@ -77,8 +77,7 @@ class Engine:
     def _access(self, kind: str, segment: Segment, begin: int, size: int) -> None:
         if self._races is None or not size:
             return
-        column = self._clocks.column(kind)
-        octets = np.arange(begin, begin + size) + segment.base
+        column, octets = self._clocks.column(kind), np.arange(begin, begin + size) + segment.base
         self._races.unit(kind, column, 0, octets, 0)
         self._clocks.times[column] += 1
         self._clocks.learn(0, column, self._clocks.times[column])
