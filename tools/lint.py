@@ -1,6 +1,4 @@
-"""`weft lint`: which tensor-core instructions of a file are legal on a chip, why the others aren't, and what
-is near.
-"""
+"""`weft lint`: which tensor-core instructions are legal on a chip, why others aren't, and what is near."""
 
 from argparse import Namespace
 

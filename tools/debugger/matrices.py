@@ -64,9 +64,7 @@ def of_array(array: Matrix) -> Matrix:
 
 @lru_cache(64)
 def places(layout: str) -> dict[str, npt.NDArray[np.int64]]:
-    """Where the first copy of each element is: its position on each axis, in row-major order, before the
-    swizzle.
-    """
+    """Where the first copy of each element is: its position on each axis, row-major, before the swizzle."""
     return dict(zip(AXES, Layout.parse(layout).first_positions().T, strict=True))
 
 

@@ -242,9 +242,7 @@ class Session:
         return point, why
 
     def condition(self, text: str) -> ast.expr | None:
-        """The condition of a breakpoint; None for an empty one. Raises WeftError for names that the kernel
-        doesn't have.
-        """
+        """The condition of a breakpoint; None for an empty one. Raises WeftError for unknown names."""
         if not text:
             return None
         node, launched = expressions.parsed(text), self.launched

@@ -1,6 +1,4 @@
-"""Checks documents while they are edited: after a pause, the newest text only, and never in the server's own
-process.
-"""
+"""Checks the newest texts of documents after a pause, never in the server's own process."""
 
 import asyncio
 from collections.abc import Callable

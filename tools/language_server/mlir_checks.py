@@ -132,9 +132,7 @@ class _Chunk:
         return problem(span, message, rule=rule, fixes=preferring_one(fixes), notes=notes)
 
     def _narrowed(self, offset: int, message: str, rule: str = "") -> tuple[int, int]:
-        """The attribute that a message is about, where the operation at an offset has it; otherwise the word
-        there.
-        """
+        """The attribute that a message is about, where the operation has it; otherwise the word there."""
         written = mlir_tokens.operation(self._text, offset)
         match = _NAMED.search(message)
         names = (rule, *(match.groups("") if match else ()))

@@ -168,9 +168,7 @@ def bytecode(module: ir.Module | ir.OpView) -> bytes:
 
 
 def _target(module: ir.Module | ir.OpView, arch: str | None, default: str | None) -> tuple[Target, bool]:
-    """The chip to compile for, and whether it is the default; a module that names another than `arch` is
-    refused.
-    """
+    """The chip to compile for, and whether it is the default. Refuses another than `arch` in the module."""
     named = [t for op in operations(module, gpu.GPUModuleOp) if (t := target_of(op.operation)) is not None]
     if arch is not None:
         target = Target.of(arch)

@@ -78,9 +78,7 @@ class Module:
         return page.text()
 
     def finished(self) -> ir.Module:
-        """The `ir.Module`. Raises WeftError while a function is under construction, and after a block that
-        failed.
-        """
+        """The `ir.Module`. Raises WeftError while a function is constructed, and after a failed block."""
         if self._functions:
             raise WeftError(
                 "module must be finished, got one with an open function: leave the function's 'with' block"

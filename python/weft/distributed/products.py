@@ -131,9 +131,7 @@ class TeamProduct:
         return product_kernel.compiled(asked, schedule, chip)
 
     def views(self, operands: Sequence[Array], d: Array, members: int | None = None) -> list[ArrayView]:
-        """A, B, D and what the epilogue reads; with `members`, D and the residual as batches of so many
-        matrices.
-        """
+        """A, B, D and what the epilogue reads; with `members`, D and the residual as batches of so many."""
         roles = "a", "b", *(role for role, *_ in self.added)
         views = dict(zip(roles, map(arrays.view, operands), strict=True))
         out = arrays.view(d)

@@ -69,9 +69,7 @@ class Team:
     def emulated(
         cls, world: "emulator.World", chip: str = "sm_90a", *, seconds: float = _SECONDS
     ) -> "list[Team]":
-        """A team for each GPU of a world in the emulator. Calls take NumPy arrays, and `world.run` runs them
-        all.
-        """
+        """A team for each GPU of a world in the emulator. Calls take NumPy arrays; `world.run` runs them."""
         from weft.distributed.emulated import WorldDevices
         from weft.emulator import World
 

@@ -69,9 +69,7 @@ class TeamCall:
         return FUNCTIONS[self.name].make(self.described(team.size), team)
 
     def prepared(self, ordinal: int) -> Sequence:
-        """The sequence of a GPU, after those of all of its team. Raises WeftError where no kernel multiplies
-        the operands.
-        """
+        """The sequence of a GPU, after those of its whole team. Raises WeftError where there is no kernel."""
         team = next((each for each in self.teams if ordinal in each), None)
         if team is None:
             raise WeftError(f"weft.jax.{self.name}: GPU {ordinal} must be one of {self.teams}")

@@ -55,9 +55,7 @@ class Runtime:
             raise self._failure
 
     def callable_of(self, name: str, kind: str) -> Any:
-        """The function of a name, with the type that LLVM IR declares. Raises WeftError for an unknown
-        one.
-        """
+        """The function of a name, with the type that LLVM IR declares. Raises WeftError for unknown ones."""
         returned, _, rest = kind.partition("(")
         types: list[Any] = [
             C_TYPES.get(each.split()[0]) for each in rest.rstrip(") ").split(",") if each.strip()

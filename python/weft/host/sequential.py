@@ -22,9 +22,7 @@ def _named(holder: ir.OpView, *names: str) -> list[ir.Operation]:
 
 
 def inline_async(holder: ir.OpView) -> None:
-    """Executes each `async.execute` where it stands, one after the other, which is one of the orders that its
-    tokens allow.
-    """
+    """Executes each `async.execute` where it stands: one of the orders that its tokens allow."""
     for op in _named(holder, "async.execute"):
         body = op.regions[0].blocks[0]
         values = list(op.operands)[-len(body.arguments) :] if len(body.arguments) else []

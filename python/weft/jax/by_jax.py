@@ -73,9 +73,7 @@ def _precise_product(operands: Arrays, product: Product, described: Sequence[Des
 
 
 def sums_of(product: Product, described: Sequence[Described]) -> Product | None:
-    """The product of a, b and perhaps alpha that `of_sums` finishes; None for a product whose K can't be
-    divided.
-    """
+    """The product of a, b and perhaps alpha that `of_sums` finishes; None where K can't be divided."""
     if product.schedule is not None or product.kind is not None or product.bit_op is not None:
         return None
     roles = tuple(role for role in product.roles if role == "alpha")

@@ -124,9 +124,7 @@ class ArrayView:
     stream: int | None = None
 
     def numpy(self) -> npt.NDArray[Any]:
-        """The same memory as a NumPy array, of bytes (uint8) if the array is packed. Raises WeftError for
-        memory of a GPU.
-        """
+        """The same memory as a NumPy array, of uint8 if packed. Raises WeftError for memory of a GPU."""
         if self.device != "cpu":
             raise WeftError(f"expected an array in CPU memory, got one on {self.device}")
         plain = self.in_bytes
@@ -170,9 +168,7 @@ class ArrayView:
         return replace(self, shape=tuple(shape), strides=tuple(strides), dtype="ui8", packed=False)
 
     def unpacked_from(self, dtype: str) -> "ArrayView":
-        """The packed elements of a type that this array of bytes contains. Raises WeftError where they don't
-        fill it.
-        """
+        """The packed elements of a type in this array of bytes. Raises WeftError where they don't fill it."""
         along, bits = contiguous_dimension(self.strides), PACKED_BITS[dtype]
         if along is None:
             raise WeftError(f"bytes of packed {dtype} must have a dimension of stride 1, got {self.strides}")
@@ -208,15 +204,10 @@ class Planned(ArrayView):
 
     @classmethod
     def of(
-        cls,
-        number: int,
-        shape: Sequence[int],
-        dtype: str,
-        ordinal: int,
-        strides: tuple[int, ...] | None = None,
+        cls, number: int, shape: Sequence[int], dtype: str, ordinal: int, strides: Sequence[int] | None = None
     ) -> "Planned":
         """An array of a GPU, in C order without `strides`. Those with other numbers begin far from it."""
-        strides = contiguous_strides(shape) if strides is None else strides
+        strides = contiguous_strides(shape) if strides is None else tuple(strides)
         return cls((number + 1) * APART, tuple(shape), strides, dtype, "cuda", ordinal, False, None)
 
 

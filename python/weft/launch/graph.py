@@ -11,9 +11,7 @@ _ACTION = "capturing a graph"
 
 
 class Graph:
-    """A captured sequence of kernels. `results` is what the call that was captured returned: each replay
-    writes to it again.
-    """
+    """A captured sequence of kernels. `results` is what the call returned; each replay writes to it again."""
 
     def __init__(self, results: Any, kept: Any, captured: Any, executable: Any, default: object) -> None:
         self.results = results

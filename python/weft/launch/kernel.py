@@ -151,9 +151,7 @@ class Kernel:
         return kernel_page.page(self)
 
     def ir(self, after: str = "source") -> str:
-        """The module's IR after a pass of `stages`, or before all of them. Raises WeftError for another
-        name.
-        """
+        """The module's IR after a pass of `stages`, or before all. Raises WeftError for other names."""
         if not isinstance(after, str):
             raise WeftError(f"kernel {self.name}: after must be the name of a stage, got {shown(after)}")
         return self.compiled.ir(after)
@@ -256,9 +254,7 @@ class Kernel:
         return Kernel(compiled, launch)
 
     def taking(self, *args: object) -> "Kernel":
-        """The kernel that a call with these arguments runs: this one, or `for_any_rows` for unaligned
-        rows.
-        """
+        """The kernel that a call with these arguments runs: this or, for unaligned rows, `for_any_rows`."""
         _, aligned = checked(self.launch, args)
         return self if aligned else self.for_any_rows
 

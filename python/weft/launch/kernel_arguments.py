@@ -180,9 +180,7 @@ def _promotion(want: MapParameter, strides: Sequence[int]) -> str:
 
 
 def _map_of_chunks(view: ArrayView, want: MapParameter, address: int) -> tensor_map.TensorMap:
-    """A map of a matrix of bytes whose columns come in chunks, which are pairs of bytes. Raises WeftError
-    where they don't.
-    """
+    """A map of a matrix of bytes whose columns are pairs, in chunks. Raises WeftError where they aren't."""
     *outer, columns = view.shape
     if columns % want.chunk:
         raise WeftError(f"columns must be a multiple of {want.chunk}, got an array of {view.shape}")

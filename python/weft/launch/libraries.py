@@ -55,9 +55,7 @@ class Library:
     def maker(
         self, like: object, ordinal: int | None, shape: Shape, dtype: str
     ) -> tuple[Callable[[], Any], Callable[[Any], int]]:
-        """A function that creates arrays as `empty` does, on a GPU, and one that returns such an array's
-        address.
-        """
+        """A function that creates arrays as `empty` does, on a GPU, and one that returns their addresses."""
         create = functools.partial(runtime.DeviceArray, shape, dtype, ordinal)
         return create, lambda array: int(array.address)
 
@@ -294,9 +292,7 @@ def stream_finder(
 
 
 def keep_until(stream: object, used: Iterable[Any]) -> None:
-    """Keeps the memory of PyTorch's tensors from being used again before a stream, which isn't its own, is
-    done.
-    """
+    """Keeps memory of PyTorch's tensors from being used again before a stream, not its own, is done."""
     for each in used:
         if arrays.library(type(each)) == "torch" and each.is_cuda:
             each.record_stream(_external(stream, each.device))

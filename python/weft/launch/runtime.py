@@ -135,9 +135,7 @@ def load(cubin: bytes, ordinal: int | None = None) -> "Loaded":
 
 
 class Loaded:
-    """A cubin on a GPU, until `close`. The object's end doesn't unload it, since a CUDA graph may have
-    captured a launch.
-    """
+    """A cubin on a GPU, until `close`, not until the object's end: graphs may have captured a launch."""
 
     def __init__(self, cubin: bytes, ordinal: int | None = None) -> None:
         driver = api()
@@ -247,9 +245,7 @@ class Workspaces(Protocol):
     count: int
 
     def of(self, stream: int) -> tuple[tuple[int, int], Sequence[int]]:
-        """The key of a stream, or of the graph that it is captured for, and the addresses of its
-        workspaces.
-        """
+        """The key of a stream, or of the graph that it is captured for, and its workspaces' addresses."""
 
     def of_key(self, key: tuple[int, int]) -> Sequence[int]:
         """The addresses of workspaces for a key of the caller's own, which no stream or graph has."""
@@ -285,9 +281,7 @@ class Prepared:
         """
 
     def launch(self, stream: int, *addresses: int) -> None:
-        """Queues the launch with these addresses on a stream of its GPU, by handle. That GPU needn't be the
-        current one.
-        """
+        """Queues the launch with these addresses on a stream of its GPU, which needn't be the current one."""
         if status := self._queue(stream, *addresses):
             self.settle(status, stream, *addresses)
         cuda_driver.launched = self.action

@@ -55,9 +55,7 @@ class PerStream:
 
 
 def stream_key(stream: int) -> Key:
-    """A key for a stream, or for it in the graph that captures it. No two streams or graphs have the same
-    key.
-    """
+    """A key for a stream, or for it in the graph that captures it. No two streams or graphs share a key."""
     driver = api()
     action = "reading a stream's state"
     status, capture, *_ = call(action, driver.cuStreamGetCaptureInfo, stream)

@@ -248,9 +248,7 @@ def run(operands: Operands) -> None:
 
 
 def plan(operands: Operands) -> Launch:
-    """The launch for arrays like these operands, on their GPU. Raises WeftError where no kernel multiplies
-    them.
-    """
+    """The launch for arrays like these, on their GPU. Raises WeftError where no kernel multiplies them."""
     if operands.is_empty:
         return Nothing()
     if operands.sizes.k == 0:

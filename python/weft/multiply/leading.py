@@ -141,9 +141,7 @@ def _merged(dimensions: Sequence[_Dimension]) -> list[_Dimension]:
 def _into_rows(
     names: Sequence[str], dimensions: Sequence[_Dimension], rows: _Dimension
 ) -> tuple[list[_Dimension], _Dimension]:
-    """The dimensions that are left, and the rows, with the innermost dimensions that are like rows of one
-    matrix B.
-    """
+    """The dimensions that are left, and the rows with the innermost ones that are like rows of one B."""
     left, b = list(dimensions), names.index("b")
     while left and not left[-1].strides[b] and left[-1].size * rows.size <= MOST_SIZE:
         of_a = left[-1].strides[names.index("a")]
@@ -161,9 +159,7 @@ def _into_rows(
 
 
 def _longest(names: Sequence[str], dimensions: Sequence[_Dimension]) -> _Dimension | None:
-    """The dimension of the most products, which becomes the batch. An alpha for each of them must be
-    contiguous.
-    """
+    """The dimension of the most products, to be the batch. An alpha for each of them must be contiguous."""
     if "alpha" in names:
         return dimensions[-1] if dimensions else None
     return max(dimensions, key=lambda each: each.size, default=None)

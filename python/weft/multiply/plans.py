@@ -130,9 +130,7 @@ def _follows_setting(operands: Operands) -> bool:
 
 
 def _while_tf32_is_allowed(queue: Callable[..., int]) -> Callable[..., int]:
-    """A function that queues a launch of PyTorch's tensors while tf32 is allowed; otherwise the status asks
-    for a new plan.
-    """
+    """A function that queues a launch while tf32 is allowed; otherwise the status asks for a new plan."""
 
     def queue_or_not(*addresses: int) -> int:
         return queue(*addresses) if torch_tensors.allows_tf32() else OVERLAP

@@ -70,9 +70,7 @@ def of(operands: Operands, chip: str, *, copies: bool = False) -> kernel.Kernel:
 
 
 def schedule_of(operands: Operands, chip: str, *, copies: bool = False) -> "AnySchedule | None":
-    """The schedule of a product's kernel, which reads `copies` of A or B. None where no kernel multiplies
-    these types.
-    """
+    """The schedule of a product's kernel, which reads `copies` of A or B. None where there is no kernel."""
     from weft.schedules import choice, loading
 
     types, sizes = operands.types, operands.sizes
@@ -121,9 +119,7 @@ def _asked_of(operands: Operands) -> Asked:
 
 
 def transposed(operands: Operands, chip: str) -> tuple[int, ...]:
-    """The numbers of a and b that are copied to K-major matrices before the product. None where the call
-    names a schedule.
-    """
+    """The numbers of a and b that are copied to K-major matrices first. None if the call names a schedule."""
     types, sizes = operands.types, operands.sizes
     if operands.product.schedule is not None or not any(types.transposed):
         return ()
@@ -138,9 +134,7 @@ def transposed(operands: Operands, chip: str) -> tuple[int, ...]:
 
 
 def _of_each(operands: Operands) -> tuple[int, int, int]:
-    """M of each product of a batch or of groups, their number, and K of each; if ends divide M or K, in the
-    mean.
-    """
+    """M of each product of a batch or of groups, their number, and K of each: means if ends divide them."""
     sizes, k_groups = operands.sizes, operands.types.k_groups
     by_rows = "row_ends" in operands.names
     members = (sizes.matrices if by_rows else sizes.members) or 1
@@ -177,9 +171,7 @@ def emulated_chip(types: Types) -> str:
 
 
 def plain(types: Types, schedule: "AnySchedule", chip: str) -> kernel.Kernel:
-    """The kernel of `a @ b` without an epilogue, with scales if the types have them. Raises WeftError if
-    there is none.
-    """
+    """The kernel of `a @ b`, with scales if the types have them. Raises WeftError if there is none."""
     transposed = types.transposed[0], not types.transposed[1]
     scales = (("scale_a", "f32", 2), ("scale_b", "f32", 2)) if types.scaled else ()
     promote = types.promoted and not types.scaled
@@ -207,9 +199,7 @@ class _NotKeptError(Exception):
 
 
 def _from_disk(bytecode: bytes, chip: str) -> kernel.Kernel | None:
-    """The kernel of a module that was compiled before, if it is on disk; the same for all products that have
-    it.
-    """
+    """The kernel of a module that was compiled before, if it is on disk: one for all that have it."""
     try:
         return _loaded(bytecode, chip)
     except _NotKeptError:  # which isn't remembered, since it may be compiled later

@@ -16,6 +16,7 @@ from weft.launch.kernel import Kernel
 from weft.launch.libraries import Library
 from weft.launch.plans import Plans
 from weft.launch.runtime import Prepared
+from weft.multiply import array_views
 from weft.multiply.cast_options import GRADIENTS, Options, Quantized, refuse
 from weft.multiply.kernels import casts
 from weft.system import upper
@@ -133,7 +134,7 @@ def _view(x: object) -> tuple[Library, ArrayView]:
         raise refuse(f"x must have elements of {', '.join(SOURCES)}, got {view.dtype}")
     if len(view.shape) != 2 or not all(size <= _MOST_SIZE for size in view.shape):
         raise refuse(f"x must be a matrix with sizes in 0..{_MOST_SIZE}, got a shape of {view.shape}")
-    if not (_has_rows(view) or _has_rows(_turned(view))):
+    if not (_has_rows(view) or _has_rows(array_views.transposed(view))):
         advice = {"torch": "x.contiguous()", "cupy": "cupy.ascontiguousarray(x)"}.get(
             name, "numpy.ascontiguousarray(x)"
         )
@@ -148,10 +149,6 @@ def _has_rows(view: ArrayView) -> bool:
     """Whether the rows are contiguous."""
     (rows, columns), (down, across) = view.shape, view.strides
     return 0 in view.shape or ((columns == 1 or across == 1) and (rows == 1 or down >= 0))
-
-
-def _turned(view: ArrayView) -> ArrayView:
-    return replace(view, shape=view.shape[::-1], strides=view.strides[::-1])
 
 
 Array = tuple[tuple[int, ...], str]
@@ -180,7 +177,7 @@ class _Problem:
     @classmethod
     def of(cls, view: ArrayView, options: Options) -> "_Problem":
         turned = not _has_rows(view)
-        view = _turned(view) if turned else view
+        view = array_views.transposed(view) if turned else view
         ordinal = runtime.holder([view])
         chip = runtime.chip_of(ordinal, options.arch, "weft.quantize", lambda: _EMULATED)
         if chip not in FP8_ROUNDING:
@@ -252,9 +249,7 @@ class _Problem:
         return result
 
     def views(self, view_of: Callable[[str, Array], ArrayView]) -> dict[str, ArrayView]:
-        """The arrays of the kernel `cast`: x, and those of `view_of`. An array that it doesn't access has a
-        single element.
-        """
+        """The arrays of `cast`: x, and those of `view_of`. One that it doesn't access has one element."""
         new, views = self.new, {"x": self.source}
         for name in list(casts.cast.signature.arguments)[1:]:
             kind = self.element if name in ("kept", "transposed") else "f32"

@@ -25,9 +25,7 @@ Pitches = Mapping[int, int] | None
 
 
 def operands_of(product: Product, views: Sequence[ArrayView], out: ArrayView | None = None) -> Operands:
-    """The operands with views of a, b and the arrays of a product's roles. Raises WeftError if they don't
-    fit.
-    """
+    """The operands with views of a, b and the arrays of the roles. Raises WeftError if they don't fit."""
     a, b, *rest = views
     added = {
         role: array_views.transposed(view) if role in product.by_columns else view

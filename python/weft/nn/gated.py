@@ -1,6 +1,4 @@
-"""`weft.nn.GatedMLP`: the gated MLP of Llama and its relatives (Shazeer, 2020, "GLU Variants Improve
-Transformer").
-"""
+"""`weft.nn.GatedMLP`: the gated MLP of Llama (Shazeer, 2020, "GLU Variants Improve Transformer")."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -165,9 +163,7 @@ class Gate:
 
 
 class ProductGradient:
-    """The gradient of z from that of a product of the gated z, in compiled programs: by one kernel where it
-    applies.
-    """
+    """The gradient of z from that of a product of the gated z, compiled: by one kernel where it applies."""
 
     def __init__(self, activation: str) -> None:
         self._activation = activation

@@ -133,9 +133,7 @@ def pack(elements: Array) -> npt.NDArray[np.uint8]:
 
 
 def unpack(packed: npt.NDArray[np.uint8], element: str) -> Array:
-    """The elements, of PTX's name ("e2m1", "e2m3", "e3m2", "s4" or "u4"), that bytes hold as `pack` packs
-    them.
-    """
+    """The elements, of PTX's name ("e2m1", "e2m3", "e3m2", "s4" or "u4"), that `pack` has packed."""
     dtype = (_DTYPES | _INTEGERS)[element]
     return packed_elements.unpack(packed, ELEMENT_TYPES[element].bits).view(dtype)
 

@@ -1,6 +1,4 @@
-"""The numbers of GPUs whose kernels haven't been measured: from published rates, and fitted to published
-times.
-"""
+"""The numbers of GPUs whose kernels haven't been measured: from published rates and times."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -46,9 +46,7 @@ class Product:
 
     @property
     def twin(self) -> "Product":
-        """The same product with f16 and bf16 exchanged, in D too. It moves as many bytes and runs at the same
-        rate.
-        """
+        """The same product with f16 and bf16 exchanged, in D too: as many bytes at the same rate."""
         a, b, d = (_TWINS.get(each, each) for each in (self.types.a, self.types.b, self.types.d))
         return replace(self, types=replace(self.types, a=a, b=b, d=d))
 

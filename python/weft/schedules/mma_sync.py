@@ -21,9 +21,7 @@ _MANY_SUMS = 96 * 64 * 128
 _FEW_SUMS = _MANY_SUMS // 2
 """The same of NARROW, where elements are converted."""
 FEW_ROWS = Schedule((16, 32, 64), (1, 2), 8)
-"""For products of at most 16 rows, whose time is that of reading B: seven stages of B are in flight, where
-SMALL has two.
-"""
+"""For at most 16 rows, whose time is that of reading B: seven stages of B are in flight, not SMALL's two."""
 LOW = Schedule((16, 64, 64), (1, 4), 8)
 """For small products of elements that are converted."""
 _FEW = 100

@@ -9,9 +9,7 @@ VARIABLE = "WEFT_SCHEDULES"
 
 
 def own_file() -> Path | None:
-    """The file for a user's entries: $WEFT_SCHEDULES, or the system's default; None if the variable is
-    empty.
-    """
+    """The file for a user's entries: $WEFT_SCHEDULES, or the system's default; None if the variable is ""."""
     path = os.environ.get(VARIABLE)
     if path is not None:
         return Path(path) if path else None

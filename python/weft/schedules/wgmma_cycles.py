@@ -264,9 +264,7 @@ class Case:
 
     @property
     def factor(self) -> Array:
-        """What corrections multiply the cycles by. Only products with aligned rows were measured often
-        enough.
-        """
+        """What corrections multiply the cycles by. Only aligned rows were measured often enough."""
         numbers, types = self.kernels.gpu.corrections, self.kernels.types
         if not numbers or not are_corrected(types):
             return 1.0

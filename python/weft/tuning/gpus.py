@@ -13,9 +13,7 @@ _VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 @dataclass(frozen=True)
 class Found:
-    """What a process has found for a product, by its number: the line of the database, if there is one, and
-    remarks.
-    """
+    """What a process has found for a product, by its number: the database's line, if any, and remarks."""
 
     number: int
     line: str | None
@@ -47,9 +45,7 @@ def order(process: int, processes: int, products: int, *, again: bool) -> list[i
 
 
 def search(visible: list[str], work: Work) -> Iterator[Found | str]:
-    """What processes find, one for each GPU, as it comes; a text for one that fails. `work` must be
-    picklable.
-    """
+    """What processes find, one for each GPU, as it comes; a text for a failure. `work` must be picklable."""
     context = get_context("spawn")
     running: dict[Any, tuple[Any, str]] = {}
     for number, name in enumerate(visible):
