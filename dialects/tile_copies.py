@@ -152,7 +152,10 @@ class CopyOp(_CopyIn, dialect=Tile, name="copy", traits=[Effects(reads=("source"
     element.
 
     Elements outside of the matrix become zero; no alignment is needed. The data has arrived after a barrier.
+    With `any_start`, `row` and `column` may be negative.
     """
+
+    optional = {"any_start": False}  # noqa: RUF012
 
     def check(self) -> str | None:
         return _copy_complaint(self, "source", self.source)

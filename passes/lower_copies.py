@@ -171,7 +171,8 @@ def _copy(op: CopyOp) -> None:
     loop = scf.ForOp(thread, emit.value(rows * columns), emit.value(threads))
     with ir.InsertionPoint(loop.body):
         row, column = (emit.div(loop.induction_variable, columns), emit.rem(loop.induction_variable, columns))
-        element = _guarded_load(source, emit.add(op.row, row), emit.add(op.column, column), source.element)
+        row_column = emit.add(op.row, row), emit.add(op.column, column)
+        element = _guarded_load(source, *row_column, source.element, op.attribute("any_start"))
         llvm.store(element, addresses.offset(base, shared.offset(Point(row), Point(column))))
         scf.yield_([])
 
@@ -181,11 +182,16 @@ def _copy_out(op: CopyOutOp) -> None:
     RowStores(op).emit()
 
 
-def _guarded_load(source: Matrix, row: ir.Value, column: ir.Value, kind: ir.Type) -> ir.Value:
+def _guarded_load(
+    source: Matrix, row: ir.Value, column: ir.Value, kind: ir.Type, any_start: bool = False
+) -> ir.Value:
     """The element or vector at (`row`, `column`), zero outside of the matrix: then (0, 0) is read instead. A
-    vector must be wholly inside or outside, and the matrix at least as wide.
+    vector must be wholly inside or outside, and the matrix at least as wide. Both numbers must be at least 0,
+    unless they have `any_start`.
     """
     inside = arith.andi(source.has_row(row), source.has_column(column))
+    if any_start:
+        inside = arith.andi(inside, emit.less(-1, emit.minimum(row, column)))
     return fragment_moves.guarded(source, source.element_of(source.row(row), column), inside, kind)
 
 

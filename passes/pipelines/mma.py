@@ -6,7 +6,7 @@ from typing import Any
 
 from weft.dialects import tile
 from weft.dialects.tile import GemmOp
-from weft.dialects.tile_copies import INSIDE, ZERO
+from weft.dialects.tile_copies import BOTH, INSIDE, ZERO
 from weft.isa.chips import LANES, WARPGROUP, WARPS
 from weft.isa.mma import SYNC, Sync
 from weft.isa.tensor_map import ROW_BYTES
@@ -164,7 +164,7 @@ class ByWarps(Pipeline):
             if each.by_vectors:
                 tile.copy_async(source, row, column, part, vector_bytes=ROW_BYTES, rows=rows, columns=columns)
             else:
-                tile.copy(source, row, column, part)
+                tile.copy(source, row, column, part, any_start=BOTH in each.edges)
             yield
 
     @property

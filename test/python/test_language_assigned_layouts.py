@@ -273,6 +273,9 @@ def test_tiles_of_a_plain_loop_begin_at_any_column(arch, least):
     d = np.zeros((70, 72), np.float32)
     assert not of_parts.emulate(a, b, d, 3, least=least, arch=arch).findings
     assert np.allclose(d, a[:, 3:].astype(np.float64) @ b[3:].astype(np.float64), atol=1e-3)
+    if not least:  # before the first column and row
+        assert not of_parts.emulate(a, b, d, -5, least=least, arch=arch).findings
+        assert np.allclose(d, a.astype(np.float64) @ b.astype(np.float64), atol=1e-3)
 
 
 @w.kernel()
