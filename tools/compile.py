@@ -1,6 +1,4 @@
-"""`weft compile`: a .mlir file as LLVM's dialect, LLVM IR, PTX, machine code or its disassembly, and what
-launches need and take.
-"""
+"""`weft compile`: a .mlir file as LLVM's dialect, LLVM IR, PTX, machine code or SASS, and its launches."""
 
 import json
 import sys

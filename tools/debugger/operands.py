@@ -1,6 +1,4 @@
-"""The operands of tensor-core instructions as matrices: fragments in registers, and tiles that descriptors
-and addresses name.
-"""
+"""The operands of tensor-core instructions as matrices: fragments in registers, and tiles in memory."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager

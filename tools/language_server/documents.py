@@ -16,9 +16,7 @@ MOST_CHARACTERS = 4_000_000
 
 @dataclass(eq=False)
 class Document:
-    """A version of an open document, which is checked for `chip`. `problems` are those of its text, once it
-    has been checked.
-    """
+    """A version of an open document, checked for `chip`. `problems` are its text's, once it is checked."""
 
     uri: str
     kind: str

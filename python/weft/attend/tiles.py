@@ -182,9 +182,7 @@ def in_turns(keys: int, meta: Meta, window: bool) -> bool:
 
 
 def section(keys: int, meta: Meta) -> int:
-    """How many causal tiles of keys are computed by `longest_first` together, where that was faster; 0 for
-    tiles head by head.
-    """
+    """How many causal tiles `longest_first` computes together, where that was faster; 0: head by head."""
     if keys < _LONG:
         return 0
     if meta["width"] > 64:

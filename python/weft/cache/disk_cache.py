@@ -48,8 +48,7 @@ class Entry:
 
 
 class Cache:
-    """Bytes by key in `directory`, any number of processes and threads at once; with no directory, nothing is
-    kept.
+    """Bytes by key in `directory`, any number of processes and threads at once; without it, nothing is kept.
 
     A damaged entry is made again. A directory or an entry that belongs to another user, or that others can
     write, is neither read nor changed. That gives one warning, as does a directory that can't be written.

@@ -16,8 +16,7 @@ def lowering() -> Key | None:
     """The key for LLVM IR from a module: Weft's code, the bindings, and installed extensions.
 
     None, with a warning, where another process that imports Weft may lower a module otherwise: a program has
-    registered something, or files have changed. Raises WeftError where an installed extension can't be
-    loaded.
+    registered something, or files have changed. Raises WeftError where an extension can't be loaded.
     """
     installed = extensions.loaded()
     for entry in extensions.entries():

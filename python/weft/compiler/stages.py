@@ -42,8 +42,7 @@ def compile_module(
     The chip is `arch`, or otherwise the one that the module's `gpu.module` names, or otherwise `default`.
     `rows` of matrices may be "aligned" for the fastest kernel, or "any". Of several `gpu.module`s, the one
     with `kernel` is compiled; host code is left out. A module that is the caller's `own`, whose context no
-    other thread uses, is changed; others are copied. Raises WeftError with the source location of each
-    mistake.
+    other thread uses, is changed; others are copied. Raises WeftError with locations of mistakes.
     """
     ours = own or isinstance(module, Path | str)
     if isinstance(module, Path):

@@ -26,9 +26,7 @@ _GRACE_SECONDS = 10
 
 
 class DeathError(Exception):
-    """A worker ended before it answered: with `status` (negative: of that signal), having printed `said`, in
-    the phase `phase`.
-    """
+    """A worker ended with `status` (negative: of that signal) in `phase`, having printed `said`."""
 
     def __init__(self, status: int, said: str, phase: str) -> None:
         super().__init__(status, said, phase)

@@ -168,9 +168,7 @@ def _chosen(types: Types, chip: str, sizes: Sizes, whole: bool, gate: bool = Fal
 
 
 def _is_able(schedule: AnySchedule, types: Types, whole: bool, gate: bool = False) -> bool:
-    """Whether one CTA computes all of a tile, its warpgroups together, and if `whole` stages it at once,
-    and with a `gate` if so.
-    """
+    """Whether a CTA computes a whole tile, stages it at once if `whole`, and with a `gate` if so."""
     if gate and (schedule.swap or schedule.block[1] % GATED_COLUMNS):
         return False
     if schedule.joined or schedule.alternating:  # rows of A come from other GPUs

@@ -25,8 +25,7 @@ _SECONDS = 30.0  # that a kernel waits for another GPU
 class TeamCall:
     """A product of a function of `weft.distributed`, without the arrays. `operands` are a, b, and those of
     the product's roles. The scales of a are transposed: their rows follow each other along the rows of a. The
-    product's `out_dtype` is the type of partial sums. `teams` has the numbers of the GPUs of each team, by
-    rank.
+    product's `out_dtype` is the type of partial sums. `teams` has the GPUs of each team, by rank.
     """
 
     name: str

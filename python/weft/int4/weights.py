@@ -29,8 +29,7 @@ class Int4Weights:
     """A matrix of N x K integers q in 0..15 with scales, which stands for `(q - zero) * scale`.
 
     Make one with `weft.quantize_int4`, or with `Int4Weights.pack` from integers that another program
-    quantized. `packed`, `scales` and `zeros` are arrays in the layout of the kernel, which docs/int4.md
-    describes.
+    quantized. `packed`, `scales` and `zeros` are arrays in the kernel's layout, which docs/int4.md describes.
     """
 
     packed: Array

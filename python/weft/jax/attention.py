@@ -41,9 +41,7 @@ xla_target.add_reader(BEGINNING, KernelLaunch.of)
 
 
 class _Program:
-    """The values of JAX of a call that is traced: launches read and write arrays of NumPy without contents,
-    which stand for them.
-    """
+    """The values of JAX of a traced call, for which launches have arrays of NumPy without contents."""
 
     def __init__(self) -> None:
         self._values: dict[int, Array] = {}

@@ -1,6 +1,4 @@
-"""Products by operations of JAX: those without elements, or of an empty K, and those of f32 where JAX's
-setting doesn't allow tf32.
-"""
+"""Products by operations of JAX: without elements, of an empty K, or of f32 where tf32 isn't allowed."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace

@@ -34,9 +34,7 @@ def only(valid: Array, array: Array, axis: int) -> Array:
 
 
 def cotangent(of_result: Array, values: Operands, product: Product, of_a: bool, aval: ShapedArray) -> Array:
-    """The cotangent of a or b, in which the product is linear, from that of the result. `values` has the
-    operands that are known.
-    """
+    """The cotangent of a or b, in which the product is linear. `values` are the operands that are known."""
     kind, flips = grouping(product), (product.transpose_a, product.transpose_b)
     assert kind is not None
     of_result, alpha = _scaled(of_result.astype(values["b" if of_a else "a"].dtype), values, kind)

@@ -1,7 +1,6 @@
 """The primitive of JAX behind products over the devices of an axis.
 
-On GPUs it is a call of Weft's handler, where the rule of `_fused` allows it; elsewhere XLA's collectives and
-a product.
+On GPUs it is a call of Weft's handler, where `_fused` allows it; elsewhere XLA's collectives and a product.
 """
 
 import math

@@ -46,8 +46,7 @@ _MOST_LAUNCHES = 1024  # prepared launches that a kernel keeps
 
 
 def compile(module: Any, arch: str | None = None, kernel: str | None = None) -> "Kernel":
-    """Compiles one kernel of a module: a `weft.Module`, an MLIR module, .mlir text, or the Path of a .mlir
-    file.
+    """Compiles one kernel of a module: a `weft.Module`, an MLIR module, .mlir text, or the Path of a file.
 
     The chip is `arch` (such as "sm_90a"), otherwise the module's, otherwise the GPU's, otherwise sm_80.
     `kernel` selects one of several kernels. Raises WeftError with source locations for a module that can't be
@@ -276,8 +275,7 @@ class Kernel:
         strict: bool = True,
         threads: int | None = None,
     ) -> "emulator.Report":
-        """Runs the kernel's PTX in the emulator on CPU arrays, which it updates, and returns the emulator's
-        report.
+        """Runs the kernel's PTX in the emulator on CPU arrays, which it updates, and returns its report.
 
         The options are those of `emulator.Module.launch`: `sanitize` looks for mistakes; `arithmetic="exact"`
         adds in double precision and rounds once; `max_instructions` raises Fault after that many warp

@@ -107,9 +107,7 @@ def map_of(view: ArrayView, want: MapParameter, address: int) -> tensor_map.Tens
 
 
 def map_parameter(view: ArrayView, want: MapParameter, number: int) -> Parameter:
-    """The parameter of a prepared launch for a map of array number `number`, whose later addresses are that
-    of `view` modulo 32.
-    """
+    """The parameter for a map of array `number`, whose later addresses are that of `view` modulo 32."""
     fields = map_of(view, want, view.address if want.skewed else 0)
     return Parameter(fields.encode(), number, fields.address - view.address if want.skewed else 0)
 

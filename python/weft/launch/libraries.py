@@ -223,9 +223,7 @@ class _Jax(Library):
         return hasattr(jax, "core") and any(isinstance(each, jax.core.Tracer) for each in operands)
 
     def is_xlas(self, operands: Iterable[Any]) -> bool:
-        """Whether XLA can multiply these arrays on its own stream, without a wait: all are JAX's, on one GPU
-        or on several devices.
-        """
+        """Whether XLA can multiply these arrays on its stream, without a wait: all are JAX's, on GPUs."""
         jax: Any = sys.modules.get("jax")
         if not hasattr(jax, "ffi"):
             return False

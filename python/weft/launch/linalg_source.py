@@ -161,8 +161,7 @@ def from_torch(
 
     The module's parameters and buffers are read at each call. `dynamic_shapes` has an element for each input,
     as `torch.export.export` takes them: `({0: torch.export.Dim.DYNAMIC},)` for any number of rows. Raises
-    WeftError where the exporter fails, or where something between the module's products can't be part of
-    them.
+    WeftError where the exporter fails, or something between the module's products can't be part of them.
     """
     from weft.launch import torch_export
 

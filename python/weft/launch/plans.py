@@ -73,8 +73,7 @@ def describer() -> Describe | None:
     """`describe(a, b, out, *more)`, whose arguments are tensors or None; or None without PyTorch, where it is
     too old, or where nothing was compiled.
 
-    It returns a key and the tensors' addresses, with 0 for no `out`; or None for tensors that must be checked
-    in Python.
+    It returns a key and the tensors' addresses, with 0 for no `out`; or None for tensors to check in Python.
     """
     return _describer() if "torch" in sys.modules else None
 
@@ -100,8 +99,7 @@ class _Describers(dict[type, Describe]):
     """Functions by the type of `a`. Each describes a, b, the result (or None) and further arrays (or None),
     or returns None if `one_by_one` must do it.
 
-    It raises WeftError, TypeError, ValueError, RuntimeError or AttributeError for arguments that it can't
-    describe.
+    It raises WeftError, TypeError, ValueError, RuntimeError or AttributeError for other arguments.
     """
 
     def __missing__(self, kind: type) -> Describe:

@@ -92,8 +92,7 @@ class Program:
     def __call__(self, *args: object, stream: object = None, on: str | None = None) -> Any:
         """Returns the function's results: one array, a tuple of several, or None where it only writes to its
         arguments. `stream` and `on` are those of `Kernel.__call__`; for tensors of PyTorch, the default is
-        PyTorch's current stream, which may be capturing a graph. Raises WeftError for arguments that don't
-        fit.
+        PyTorch's current stream, which may capture a graph. Raises WeftError for arguments that don't fit.
         """
         current = None if stream is None or on == "emulator" else _current_stream(args)
         if current is None:
@@ -138,9 +137,7 @@ class Program:
         return results[0] if len(results) == 1 else tuple(results) or None, list(known.values())
 
     def _constants_for(self, args: Sequence[object]) -> tuple[Array, ...]:
-        """The function's constants, as arrays of the library and on the device of the first array. They are
-        copied there once.
-        """
+        """The constants, copied once as arrays of the library and to the device of the first array."""
         like = next((each for each in args if hasattr(each, "shape")), None)
         # Kernels read constants from memory of these libraries' arrays.
         own = arrays.library(type(like)) == "torch" or isinstance(like, runtime.DeviceArray)

@@ -52,8 +52,7 @@ def default_chip() -> str:
 
 def chip_of(ordinal: int | None, arch: str | None, caller: str, emulated: Callable[[], str]) -> str:
     """The chip of the GPU that holds a call's arrays, or to which those on the CPU (None) are copied. Without
-    a GPU, the one that is `emulated` unless `arch` names it. Raises WeftError for an `arch` with arrays on a
-    GPU.
+    a GPU, the one that is `emulated` unless `arch` names it. Raises WeftError for an `arch` with such arrays.
     """
     if arch is not None and ordinal is None:
         return arch
@@ -110,9 +109,7 @@ def on(ordinal: int | None) -> Iterator[None]:
 
 
 def holder(views: Iterable[object]) -> int | None:
-    """The number of the GPU with the arrays among `views`; None if all are on the CPU. Raises WeftError for
-    arrays on several GPUs.
-    """
+    """The GPU with the arrays among `views`; None if all are on the CPU. Raises WeftError for several."""
     ordinals = {_ordinal(v) for v in views if isinstance(v, arrays.ArrayView) and v.device == "cuda"}
     if len(ordinals) > 1:
         raise WeftError(f"arrays must be on one GPU, got GPUs {', '.join(map(str, sorted(ordinals)))}")
@@ -188,8 +185,7 @@ class Loaded:
         workspaces: "Workspaces | None" = None,
         extents: launcher.Extents | None = None,
     ) -> "Prepared":
-        """A launch that can be queued any number of times. Memory in `args` must live until the last one
-        ends.
+        """A launch that can be queued any number of times. Memory in `args` must live until the last ends.
 
         `shared_bytes` is dynamic shared memory. A `dependent` kernel may start before earlier work of the
         stream ends, and waits for it by `griddepcontrol.wait`. The addresses in `args` that each launch sets
@@ -312,9 +308,7 @@ class Prepared:
         return Prepared(self._module, self._kernel, parameters, self.action, self._config, None, None)
 
     def provide(self, status: int, stream: int) -> None:
-        """Allocates a stream's workspaces if a launch with this status lacked them. Raises WeftError for the
-        driver's errors.
-        """
+        """Allocates a stream's workspaces if this status is the lack of them. Raises the driver's errors."""
         assert status != launcher.MISCOUNTED, self.action
         if status == launcher.NO_WORKSPACE and self._workspaces is not None:
             with entered(self.context):

@@ -68,9 +68,7 @@ def checked(kind: object) -> tuple[Kind, Kind] | None:
 
 
 def checked_block(block: object) -> int:
-    """How many elements share a scale of words, as a caller sets it; 0 for None. Raises WeftError for a
-    number that isn't legal.
-    """
+    """How many elements share a scale of words; 0 for None. Raises WeftError for illegal numbers."""
     if block is None:
         return 0
     if not isinstance(block, Integral) or block not in WORD_BLOCKS:

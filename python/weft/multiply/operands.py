@@ -293,9 +293,7 @@ def _with_factors(added: Mapping[str, object], a: ArrayView, sizes: Sizes) -> di
 
 
 def _grouping(added: Mapping[str, object]) -> tuple[str | None, int]:
-    """The role that makes products of different sizes, and the elements of its array. Raises WeftError for
-    more than one such role.
-    """
+    """The role that makes products of different sizes, and its elements. Raises WeftError for several."""
     given = [name for name in GROUPINGS if name in added]
     if len(given) > 1:
         legal = ", ".join(GROUPINGS)

@@ -79,9 +79,7 @@ class Handed:
 def planned(
     key: object, a: object, b: object, out: object, added: _Named, product: Product, stream: object
 ) -> Any:
-    """Multiplies arrays of Weft's own program that have no plan yet. Keeps a plan of GPU arrays by `key`, if
-    that isn't None.
-    """
+    """Multiplies arrays that have no plan yet. Keeps a plan of GPU arrays by `key`, if that isn't None."""
     operands = Operands.of(a, b, out, added, product)
     runtime.stream_handle(stream)  # raises WeftError for what isn't a stream
     if not _follows_setting(operands) or operands.libraries[0].allows_tf32():

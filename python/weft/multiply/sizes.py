@@ -208,9 +208,7 @@ def k_complaint(a: Sequence[int], b: Sequence[int], asked: tuple[bool, bool]) ->
 
 
 def _broadcast(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
-    """The leading dimensions of a product, of which NumPy's function takes at most 32. Raises WeftError for
-    those that don't fit.
-    """
+    """The leading dimensions of a product; NumPy takes at most 32. Raises WeftError if they don't fit."""
     rank = max(len(a), len(b))
     pairs = list(zip((1,) * (rank - len(a)) + a, (1,) * (rank - len(b)) + b, strict=True))
     if any(1 not in pair and pair[0] != pair[1] for pair in pairs):

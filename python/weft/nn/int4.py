@@ -14,8 +14,7 @@ _ARRAYS = ("packed", "scales", "zeros")
 
 
 class Int4Linear(torch.nn.Module):  # type: ignore[misc]
-    """`x @ weight.T + bias` with 4-bit weights. `Int4Linear.of(layer)` quantizes the weights of a linear
-    layer.
+    """`x @ weight.T + bias` with 4-bit weights. `Int4Linear.of(layer)` quantizes a linear layer's weights.
 
     Its buffers are `packed`, `scales` and `zeros` (as in `weft.Int4Weights`) and `bias`, so a state dict
     contains them. `x` must have the type of the scales, bf16 or f16; under `torch.autocast`, it is cast to

@@ -210,8 +210,7 @@ class _Parallel(torch.nn.Module):  # type: ignore[misc]
 
 
 class ColumnParallelLinear(_Parallel):
-    """`activation(x @ weight.mT + bias)` for the tokens of all ranks and this rank's part of the output
-    features.
+    """`activation(x @ weight.mT + bias)` for the tokens of all ranks and this rank's output features.
 
     `x` is this rank's part of the tokens, ... x in_features. The ranks of `team`, a `weft.distributed.Team`,
     divide the first dimension. The result has the tokens of all ranks, and out_features / ranks features. The

@@ -146,8 +146,7 @@ def rows_class(m: int) -> int:
 
 def tuned(product: Product, asked: Sequence[Path]) -> AnySchedule | None:
     """The schedule for a product in the first file that has one: for its own M, otherwise for the next
-    greater M in its class, otherwise for the next smaller one. Entries for its own types come before its
-    twin's.
+    greater M in its class, otherwise for the next smaller one. Those of its types come before its twin's.
 
     An entry that can't be used is a warning. Files are read once in a process.
     """

@@ -27,9 +27,7 @@ LOW = Schedule((16, 64, 64), (1, 4), 8)
 _FEW = 100
 """Tiles of 128 x 128 that leave many multiprocessors without one."""
 STAGED = Schedule((128, 128, 32), (2, 4), 2)
-"""On chips without `cp.async`, where a K block waits in registers beside the sums, and for integers that are
-packed along M or N.
-"""
+"""For chips without `cp.async`, where a K block waits in registers, and integers packed along M or N."""
 STAGED_BITS = Schedule((128, 64, 32), (2, 4), 2)
 """For bits that are packed along M or N: ptxas would spill a few registers in the larger tiles."""
 DOUBLE = Schedule((64, 64, 64), (2, 2), 4)

@@ -1,6 +1,4 @@
-"""Which of A and B `weft.matmul` copies to K-major matrices before a product, for `wgmma`, which reads some
-types no other way.
-"""
+"""Which of A and B `weft.matmul` copies to K-major matrices, for `wgmma`, which needs some types so."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -239,9 +239,7 @@ def _stages_in_turns(s: WarpgroupSchedule, types: Types, shared_bytes: int) -> l
 
 
 def _more_stages(s: WarpgroupSchedule, types: Types, gpu: FittedGpu, most: int) -> list[int]:
-    """More stages than the `most` beside a whole tile of D, where that is staged in parts. Only measured for
-    elements of 16 bits.
-    """
+    """More stages than `most` beside a whole tile of D, where it is staged in parts. Measured for 16 bits."""
     if most >= _ENOUGH_STAGES or types.input_bytes != 2 or not s.staged(types):
         return []
     room, fitting = gpu.facts.shared_bytes, s.fitting(types)

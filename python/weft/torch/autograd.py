@@ -1,8 +1,7 @@
 """Gradients of products: D = residual + activation(alpha A B + beta C + bias).
 
-With G the gradient of D and dZ = G activation'(Z), those of A and B are products again: alpha dZ Bᵀ and
-alpha Aᵀ dZ. Both read A, B and dZ where they lie, as transposes. With scales, A and B are quantized, and have
-none.
+With G the gradient of D and dZ = G activation'(Z), those of A and B are products again: alpha dZ Bᵀ and alpha
+Aᵀ dZ. Both read A, B and dZ where they lie. With scales, A and B are quantized, and have none.
 
 With groups, they are products with groups, too, as in JAX (`weft.jax.grouped`). With `row_ends`, the gradient
 of `a` has the same groups of rows, and that of `b` has groups of K. With `k_ends` it's the other way round.
@@ -54,9 +53,7 @@ class _Operator:
     def _save(
         self, ctx: FunctionCtx, inputs: tuple[Tensor, ...], keyword_only_inputs: Options, output: Tensor
     ) -> None:
-        """Saves what the gradients need: for relu the result, for other activations the operands, from which
-        Z is computed again.
-        """
+        """Saves what the gradients need: for relu the result, otherwise the operands, which give Z again."""
         operands = self._named(inputs)
         _check(operands)
         scaled = operands.get("scale_a") is not None

@@ -1,7 +1,6 @@
 """Products of DTensors: how the sharding of a result follows from that of its operands.
 
-Importing this module registers the rule of `torch.ops.weft.matmul`; `weft.matmul` does so at its first
-DTensor.
+Importing this module registers the rule of `torch.ops.weft.matmul`; `weft.matmul` does so for DTensors.
 """
 
 import torch
