@@ -69,13 +69,19 @@ class Field(Record):
     WATCHED = LAYERS = WARPS = WIDTH = ""
     KNOWN = "i4"
     TIMES = "i8"
-    PENDING = DONE = "i4"
+    BY_LANE = ""
+    LIVE = "u1"
+    BEFORE = "i4"
+    HOLDING = "u1"
+    KNOWING = "u4"
+    CLOCK = PENDING = DONE = "i4"
     COLUMNS = INIT_ROWS = INIT_TIMES = FENCED_COLUMNS = FENCED_TIMES = "i8"
     USE_TIMES = USE_LINES = USE_ORDERS = "i4"
     USES = "i8"
 
 
 _LANES = 32
+_LATEST = (1 << 31) - 1
 
 
 @cache
@@ -91,7 +97,7 @@ def observe(s: Value) -> int:
         if not _find(s, index) or not _may_use(s, s.ROWS[index], s.NUMBERS[index], True):
             return 0
     for index in range(s.COUNT):
-        _acquire(s, s.ROWS[index], s.NUMBERS[index])
+        _acquire(s, s.ROWS[index], s.NUMBERS[index], s.MASKS[index])
     return 1
 
 
@@ -300,13 +306,40 @@ def _release(s: Value, row: int, number: int) -> None:
     _known(s, 0, row)[row] += 1
 
 
-def _acquire(s: Value, row: int, number: int) -> None:
-    """A warp learns what precedes the end of the last phase."""
-    known, column = _known(s, 0, row), s.COLUMNS[number]
+def _acquire(s: Value, row: int, number: int, mask: int) -> None:
+    """Lanes of a warp learn what precedes the end of the last phase."""
+    known, live = _known(s, 0, row), 0
     _record_use(s, row, number, known[row])
+    for lane in range(_LANES):
+        live |= (s.LIVE[_LANES * row + lane] != 0) << lane
+    some = s.BY_LANE != 0 and live & ~mask != 0
+    if some:
+        for column in range(s.WIDTH):
+            s.BEFORE[column] = known[column]
     for layer in range(s.LAYERS):
         _join(s, _known(s, layer, row), _clock(s, s.DONE, number, layer))
+    column = s.COLUMNS[number]
     known[column] = max(known[column], s.TIMES[column])
+    if some:
+        _hold(s, row, mask)
+    if s.BY_LANE and s.HOLDING[row]:
+        s.KNOWING[row] |= mask
+        s.HOLDING[row] = live & ~s.KNOWING[row] != 0
+
+
+def _hold(s: Value, row: int, mask: int) -> None:
+    """The other lanes of a warp don't know what some have acquired (`WarpLanes._hold`)."""
+    clock, known, learned = s.CLOCK[row * s.WIDTH :], _known(s, 0, row), False
+    for column in range(s.WIDTH):
+        learned |= known[column] > s.BEFORE[column]
+    if not learned:
+        return
+    held = s.HOLDING[row] != 0
+    for column in range(s.WIDTH):
+        limit = s.BEFORE[column] if known[column] > s.BEFORE[column] else _LATEST
+        clock[column] = min(limit, clock[column]) if held else limit
+    s.KNOWING[row] = (s.KNOWING[row] if held else 0) | mask
+    s.HOLDING[row] = 1
 
 
 def _complete_units(s: Value, index: int, number: int) -> None:
@@ -362,6 +395,7 @@ class MbarrierCalls:
         self._whole = False
         """Whether each of these warps has an active lane."""
         self._arrays: tuple[Array, ...] = ()
+        self._before: npt.NDArray[np.int32] = np.zeros(0, np.int32)
         memory = wave.memory
         self._own = (wave.cta_of_row * memory.shared_stride).astype(np.int64)
         self._units: npt.NDArray[np.int64] = np.zeros((len(_UNITS), 0), np.int64)
@@ -375,7 +409,7 @@ class MbarrierCalls:
     def observe(self, lanes: Threads, offsets: Addresses, line: int) -> bool:
         """All active lanes have seen that their phase is complete."""
         sanitizer = self._sanitizer
-        if sanitizer is None or sanitizer.by_lane or sanitizer.tracks_waits(line) or not self._begin(lanes):
+        if sanitizer is None or sanitizer.tracks_waits(line) or not self._begin(lanes):
             return False
         return self._run("observe", offsets, line)
 
@@ -466,10 +500,19 @@ class MbarrierCalls:
         return bool(_function(name)(self._pointer))
 
     def _refresh(self, sanitizer: Sanitizer) -> None:
-        clocks, table = sanitizer.clocks, sanitizer.table
+        clocks, table, lanes = sanitizer.clocks, sanitizer.table, sanitizer.lanes
         table.fit()
-        arrays: tuple[Array, ...] = clocks.all, clocks.times, *table.arrays()
+        lanes.fit()
+        held = self.wave.live, lanes.holding, lanes.knowing, lanes.clock
+        arrays: tuple[Array, ...] = clocks.all, clocks.times, *held, *table.arrays()
         if len(arrays) == len(self._arrays) and all(map(is_, arrays, self._arrays)):
             return
         self._arrays = arrays
-        self._state[_CLOCKS] = 1, *clocks.all.shape, *(array.ctypes.data for array in arrays)
+        layers, warps, width = clocks.all.shape
+        if len(self._before) != width:
+            self._before = np.zeros(width, np.int32)
+        known, times, live_, *rest = (array.ctypes.data for array in arrays)
+        self._state[_CLOCKS] = (
+            *(1, layers, warps, width, known, times, lanes.strict, live_, self._before.ctypes.data),
+            *rest,
+        )

@@ -216,7 +216,9 @@ class MbarrierUses:
 
     def unit_may_use(self, key: Key, row: int) -> bool:
         """Whether `use` by the bulk unit for a warp finds nothing."""
-        return key not in self._lines or self._complaint(key, self.table.number(key), row, "bulk") is None
+        if key not in self._lines:
+            return True
+        return self._complaint(key, self.wave.mbarriers.number(key), row, "bulk") is None
 
     def unit_uses(self, key: Key, column: int, time: int, line: int) -> None:
         """An asynchronous unit will arrive at an mbarrier, at a time of its own column."""

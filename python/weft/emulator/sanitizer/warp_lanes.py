@@ -37,10 +37,11 @@ class WarpLanes:
         self.wave, self.clocks, self.races, self.globals = wave, clocks, races, global_races
         self.strict = strict
         self._since: defaultdict[int, deque[tuple[Access, int]]] = defaultdict(lambda: deque(maxlen=_KEPT))
-        self._held: dict[int, tuple[Bools, Clocks]] = {}
-        """Of warps of which some lanes don't know all that others have acquired, the lanes that know, and the
-        clock of the others.
-        """
+        self.holding: Bools = np.zeros(wave.warps, np.bool_)
+        """The warps of which some lanes don't know all that others have acquired."""
+        self.knowing: npt.NDArray[np.uint32] = np.zeros(wave.warps, np.uint32)
+        """The lanes of such a warp that know, as bits, and the clock of the others."""
+        self.clock: Clocks = np.zeros((wave.warps, 0), np.int32)
 
     def _some(self, threads: Bools) -> list[int]:
         """The warps of which some, but not all lanes are among the threads."""
@@ -51,18 +52,25 @@ class WarpLanes:
 
     def joined(self, threads: Bools) -> None:
         """Threads have met at a barrier, which orders their accesses."""
-        if not self._held and not self._since:
+        holding = self.strict and bool(self.holding.any())
+        if not holding and not self._since:
             return
         for row in rows_of(threads).tolist():
             self._since.pop(row, None)
-            self._learn(row, threads[row])
+            if holding:
+                self._learn(row, threads[row])
 
     def _learn(self, row: int, lanes: Bools) -> None:
         """Lanes of a warp know what any of them has acquired."""
-        if row in self._held:
-            knowing, clock = self._held.pop(row)
-            if (self.wave.live[row] & ~(knowing | lanes)).any():
-                self._held[row] = knowing | lanes, clock
+        if self.holding[row]:
+            self.knowing[row] |= _bits(lanes)
+            self.holding[row] = bool(_bits(self.wave.live[row]) & ~self.knowing[row])
+
+    def fit(self) -> None:
+        """Makes the clocks as wide as those of the warps."""
+        lacking = self.clocks.all.shape[2] - self.clock.shape[1]
+        if lacking:
+            self.clock = np.pad(self.clock, ((0, 0), (0, lacking)), constant_values=_UNLIMITED)
 
     def nothing_since(self, rows: "npt.NDArray[np.intp]") -> bool:
         """Whether warps have not accessed memory since their last barrier or release."""
@@ -88,18 +96,21 @@ class WarpLanes:
         """The part of an access by lanes that don't know what others of their warps have acquired; while it
         is in use, the clocks have what those lanes know.
         """
-        rows = [row for row in access.lanes.row_numbers().tolist() if row in self._held] if self._held else []
+        if not np.count_nonzero(self.holding):
+            return
+        rows = [row for row in access.lanes.row_numbers().tolist() if self.holding[row]]
         if not rows:
             return
+        self.fit()
         enabled = access.lanes.enabled().copy()
         for at, row in enumerate(access.lanes.row_numbers().tolist()):
-            enabled[at] &= ~self._held[row][0] if row in self._held else False
+            unaware = self.knowing[row] >> np.arange(32, dtype=np.uint32) & np.uint32(1) == 0
+            enabled[at] &= unaware if self.holding[row] else False
         part = access.lanes.narrowed(enabled)
         if part.active:
             known, before = self.clocks.known, self.clocks.known[rows].copy()
             for row in rows:
-                clock = self._held[row][1]
-                np.minimum(known[row, : len(clock)], clock, out=known[row, : len(clock)])
+                np.minimum(known[row], self.clock[row], out=known[row])
             yield replace(access, lanes=part)
             self.clocks.known[rows, : before.shape[1]] = before
 
@@ -116,21 +127,23 @@ class WarpLanes:
         yield
         for row, known in zip(rows, before, strict=True):
             self._hold(row, threads[row], known)
-        for row in list(self._held):
+        for row in np.flatnonzero(self.holding).tolist():
             if threads[row].any():
                 self._learn(row, threads[row])
 
     def _hold(self, row: int, lanes: Bools, before: Clocks) -> None:
         now = self.clocks.known[row]
-        known = np.pad(before, (0, len(now) - len(before)))
+        known = before if len(now) == len(before) else np.pad(before, (0, len(now) - len(before)))
         if not (now > known).any():
             return
+        self.fit()
         clock = np.where(now > known, known, _UNLIMITED)
-        if row in self._held:
-            knowing, old = self._held[row]
-            lanes = lanes | knowing
-            clock[: len(old)] = np.minimum(old, clock[: len(old)])
-        self._held[row] = lanes, clock
+        if self.holding[row]:
+            np.minimum(self.clock[row], clock, out=self.clock[row])
+            self.knowing[row] |= _bits(lanes)
+        else:
+            self.clock[row], self.knowing[row] = clock, _bits(lanes)
+            self.holding[row] = True
 
     def released(self, threads: Bools) -> None:
         """Threads have released, and their warps have stepped their clocks."""
@@ -161,6 +174,12 @@ class WarpLanes:
                 self.races.postpone(row, index, reads=reads)
             else:
                 self.globals.postpone(access.segment, row, index, reads=reads)
+
+
+def _bits(lanes: Bools) -> np.uint32:
+    """Lanes of a warp as bits."""
+    bits: np.uint32 = np.packbits(lanes, bitorder="little").view(np.uint32)[0]
+    return bits
 
 
 def _covered(shadow: Granules, parts: list[_Part]) -> Index:
