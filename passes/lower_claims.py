@@ -69,17 +69,12 @@ class _Counter:
     def poll(self, enough: Callable[[ir.Value], ir.Value]) -> ir.Value:
         """Reads the counter until it is `enough`, an i1, or at most `_POLLS` times; its last value."""
 
-        def load() -> ir.Value:
-            return llvm.load(emit.i32(), self.address, alignment=4, ordering=_ACQUIRE, syncscope=atomics.GPU)
-
         def read(left: ir.Value) -> tuple[ir.Value, list[ir.Value]]:
-            current = _in_all_lanes(load)
+            current = _in_all_lanes(lambda: atomics.acquired(self.address, atomics.BOTH))
             return arith.andi(emit.negate(enough(current)), emit.less(0, left)), [left, current]
 
-        def again(left: ir.Value, _: ir.Value) -> list[ir.Value]:
-            return [emit.sub(left, 1)]
-
-        return emit.repeat([emit.value(_POLLS)], read, again, [emit.i32()] * 2)[1]
+        kinds = [emit.i32(), emit.i32()]
+        return emit.repeat([emit.value(_POLLS)], read, lambda left, _: [emit.sub(left, 1)], kinds)[1]
 
 
 class _Claim(_Counter):

@@ -1,6 +1,7 @@
 """`--lower-rings`: rings become mbarriers in shared memory, and what is done with them waits and arrivals."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -183,15 +184,9 @@ def _spin(ring: Barriers, barrier: ir.Value, parity: ir.Value) -> None:
 
 
 def _expect(op: ExpectOp, ring: Barriers) -> None:
-    def arrive() -> None:
+    # The bytes of a pair's peer may arrive earlier: the phase then still lacks this arrival.
+    with thread_ids.leader() if ring.cta_group == PAIR else nullcontext():
         nvvm.MBarrierArriveExpectTxOp(ring.full(op.stage), emit.value(op.bytes.value * ring.cta_group))
-
-    if ring.cta_group != PAIR:
-        arrive()
-        return
-    # The peer's bytes may arrive earlier: the phase then still lacks this arrival.
-    with thread_ids.leader():
-        arrive()
 
 
 def _full(op: FullBarrierOp, ring: Barriers) -> ir.Value:
