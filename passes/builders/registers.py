@@ -103,7 +103,7 @@ def without_axis(layout: Layout, shape: Shape, axis: int, lanes: bool = False) -
         kept = [*before, *spread, *after]
     else:
         replica = (*replica, *(it for it in spread if it.extent > 1))
-    return Layout(_dense(kept), replica)
+    return Layout(dense(kept), replica)
 
 
 def transposed(layout: Layout, shape: Shape) -> Layout:
@@ -112,7 +112,7 @@ def transposed(layout: Layout, shape: Shape) -> Layout:
     return Layout((*columns, *rows), layout.replica)
 
 
-def _dense(shard: list[Iter]) -> tuple[Iter, ...]:
+def dense(shard: list[Iter]) -> tuple[Iter, ...]:
     """The digits with a lane's registers renumbered without gaps, in the same order."""
     reach, strides = 1, dict[int, int]()
     order = sorted((it.stride, number) for number, it in enumerate(shard) if it.axis == MEMORY)

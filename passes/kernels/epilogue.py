@@ -9,11 +9,12 @@ from weft.dialects.tile import FragmentType, LoadElementOp, MatmulOp
 from weft.dialects.tile_epilogue import AT_ONCE
 from weft.isa.chips import LANES
 from weft.isa.mma.fragments import REGISTER_BITS
-from weft.layout import MEMORY, Iter, Layout
+from weft.layout import MEMORY, Layout
 from weft.mlir import ir, llvm, vector
 from weft.passes.builders import emit, fragment_moves, fragment_registers, thread_ids
 from weft.passes.builders.addresses import Vector
 from weft.passes.builders.fragment_registers import LaneDigit
+from weft.passes.builders.registers import dense
 from weft.passes.kernels.epilogue_function import Shared, compute, shared
 from weft.passes.kernels.fragments import PAIR, QUAD, convert, reread, transposed
 from weft.passes.kernels.matrices import along, member, run_bytes, size, vector_of, with_rows
@@ -194,7 +195,7 @@ def pieces(kind: ir.Type, count: int | None = None) -> list[Piece]:
     shard = [it for group in groups for it in group]
     if outer is not None:
         shard[shard.index(outer)] = replace(outer, extent=outer.extent // parts)
-    part_type = FragmentType.of(shape, kind.element_type, Layout(_dense(shard)))
+    part_type = FragmentType.of(shape, kind.element_type, Layout(dense(shard)))
     elements = fragment_registers.coordinates(kind)
     pieces = list[Piece]()
     for part in range(parts):
@@ -202,14 +203,6 @@ def pieces(kind: ir.Type, count: int | None = None) -> list[Piece]:
         row, column = (part * extent if axis == along else 0 for axis in range(2))
         pieces.append(Piece(part_type, row, column, registers))
     return pieces
-
-
-def _dense(shard: list[Iter]) -> tuple[Iter, ...]:
-    """The digits with the lane's registers renumbered without gaps, in the same order."""
-    reach, strides = 1, dict[Iter, int]()
-    for it in sorted((it for it in shard if it.axis == MEMORY), key=lambda it: it.stride):
-        strides[it], reach = reach, reach * it.extent
-    return tuple(replace(it, stride=strides[it]) if it in strides else it for it in shard)
 
 
 class _Epilogue:

@@ -102,6 +102,8 @@ class Order:
     Slices take turns, so that what they copy at the same time is contiguous in rows of A and B: each takes
     every `slices`-th K block. Where rows begin inside lines of L2 (`inside_lines`, an i1), two K blocks share
     a line, and each slice has consecutive K blocks.
+
+    `change` makes what is done for each tile of what the kernel does for tiles as they are in D.
     """
 
     rows: ir.Value
@@ -112,6 +114,7 @@ class Order:
     blocks: Any = None
     first_member: ir.Value | int = 0
     inside_lines: ir.Value | None = None
+    change: Callable[[Body], Body] = lambda body: body
 
     @property
     def count(self) -> ir.Value:
@@ -125,6 +128,7 @@ class Order:
         The slices of a tile run at the same time; consecutive slices have the same K blocks of different
         tiles of a product.
         """
+        body = self.change(body)
         if self.slices == 1:
             return emit.loop(first, self.count, step, carried, lambda tile, given: body(self.at(tile), given))
         at_once = emit.maximum(emit.div(step, self.slices), 1)
@@ -221,28 +225,19 @@ class MaskedOrder:
         return emit.mul(self._rows(member), self.columns)
 
 
-@dataclass(frozen=True)
-class GroupedOrder:
-    """The tiles of one product whose rows have one B of a batch each: row i has B number `groups[i]` (a
-    memref); a negative number means no product. The `tile_rows` rows of a tile have the same B.
+def of_groups(groups: ir.Value, tile_rows: int, swap: bool, body: Body) -> Body:
+    """For the tiles of one product whose rows have one B of a batch each: row i has B number `groups[i]` (a
+    memref); tiles with a negative number are skipped. The `tile_rows` rows of a tile have the same B.
     """
 
-    order: Order
-    groups: ir.Value
-    tile_rows: int
-    swap: bool = False
+    def one(tile: Tile, carried: list[ir.Value]) -> list[ir.Value]:
+        row = tile.column if swap else tile.row
+        member = element(groups, emit.mul(row, tile_rows))
+        has, kinds = emit.less(-1, member), [value.type for value in carried]
+        inside = Tile(tile.row, tile.column, member)
+        return emit.either(has, kinds, lambda: body(inside, carried), lambda: carried)
 
-    def walk(self, first: ir.Value, step: ir.Value, carried: list[ir.Value], body: Body) -> list[ir.Value]:
-        """A loop over every `step`-th tile from `first` on; tiles without a product are skipped."""
-
-        def one(tile: Tile, carried: list[ir.Value]) -> list[ir.Value]:
-            row = tile.column if self.swap else tile.row
-            member = element(self.groups, emit.mul(row, self.tile_rows))
-            has, kinds = emit.less(-1, member), [value.type for value in carried]
-            inside = Tile(tile.row, tile.column, member)
-            return emit.either(has, kinds, lambda: body(inside, carried), lambda: carried)
-
-        return self.order.walk(first, step, carried, one)
+    return one
 
 
 def element(vector: ir.Value, index: ir.Value | int) -> ir.Value:
@@ -383,34 +378,23 @@ class RowEndsOrder:
         return Tile(row, column, member, start=(0, start) if self.swap else (start, 0))
 
 
-@dataclass(frozen=True)
-class KEndsOrder:
-    """The tiles of the products of a batch, each of a part of K. `blocks` is the number of all K blocks, of
-    `block_k` elements.
-    """
+def of_k_ends(ends: Ends, blocks: ir.Value, block_k: int, body: Body) -> Body:
+    """For the tiles of products of a batch, each of a part of K, which has `blocks` of `block_k` in all."""
 
-    order: Order
-    ends: Ends
-    blocks: ir.Value
-    block_k: int
+    def one(tile: Tile, carried: list[ir.Value]) -> list[ir.Value]:
+        # An empty group has a K block after all, which is set to zero, or reads zeros.
+        assert tile.member is not None
+        begin, end = ends.begin(tile.member), ends.end(tile.member)
+        if ends.unit == 1:
+            start, count = ends.copied(begin, end)
+            span, skip = emit.maximum(emit.ceil_div(count, block_k), 1), emit.sub(begin, start)
+            tile = replace(tile, k_span=(0, span), k_start=start, k_count=count)
+            return body(replace(tile, k_skip=skip) if ends.step > 1 else tile, carried)
+        block = emit.select(emit.less(begin, end), emit.div(begin, block_k), blocks)
+        last = emit.ceil_div(end, block_k)
+        return body(replace(tile, k_span=(block, emit.maximum(last, emit.add(block, 1)))), carried)
 
-    def walk(self, first: ir.Value, step: ir.Value, carried: list[ir.Value], body: Body) -> list[ir.Value]:
-        """A loop over every `step`-th tile from `first` on."""
-
-        def one(tile: Tile, carried: list[ir.Value]) -> list[ir.Value]:
-            # An empty group has a K block after all, which is set to zero, or reads zeros.
-            assert tile.member is not None
-            begin, end = self.ends.begin(tile.member), self.ends.end(tile.member)
-            if self.ends.unit == 1:
-                start, count = self.ends.copied(begin, end)
-                span, skip = emit.maximum(emit.ceil_div(count, self.block_k), 1), emit.sub(begin, start)
-                tile = replace(tile, k_span=(0, span), k_start=start, k_count=count)
-                return body(replace(tile, k_skip=skip) if self.ends.step > 1 else tile, carried)
-            block = emit.select(emit.less(begin, end), emit.div(begin, self.block_k), self.blocks)
-            last = emit.ceil_div(end, self.block_k)
-            return body(replace(tile, k_span=(block, emit.maximum(last, emit.add(block, 1)))), carried)
-
-        return self.order.walk(first, step, carried, one)
+    return one
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import reduce
+from functools import partial, reduce
 from typing import Generic, TypeVar
 
 from weft.dialects.schedule import AnySchedule
@@ -16,18 +16,18 @@ from weft.passes.kernels.tile_order import (
     Body,
     DynamicOrder,
     Ends,
-    GroupedOrder,
-    KEndsOrder,
     MaskedOrder,
     Order,
     RowEndsOrder,
     StreamOrder,
     Tile,
     k_span,
+    of_groups,
+    of_k_ends,
 )
 
 _S = TypeVar("_S", bound=AnySchedule)
-_Order = Order | DynamicOrder | GroupedOrder | MaskedOrder | RowEndsOrder | KEndsOrder | StreamOrder
+_Order = Order | DynamicOrder | MaskedOrder | RowEndsOrder | StreamOrder
 
 
 class Tiles(Generic[_S]):
@@ -81,10 +81,11 @@ class Tiles(Generic[_S]):
             return whole
         groups = op.role(op.grouping)
         if op.grouping == "k_ends":
-            return KEndsOrder(whole, Ends.of(op), self.k_blocks, schedule.block[2])
+            parts = partial(of_k_ends, Ends.of(op), self.k_blocks, schedule.block[2])
+            return replace(whole, change=parts)
         tile_rows = width if schedule.swap else height
         if op.grouping == "groups" and members is None:
-            return GroupedOrder(whole, groups, tile_rows, schedule.swap)
+            return replace(whole, change=partial(of_groups, groups, tile_rows, schedule.swap))
         most, columns = size(op.d, -2), down if schedule.swap else across
         if op.grouping == "row_ends":
             return RowEndsOrder(Ends.of(op), size(op.b, 0), tile_rows, columns, group, schedule.swap)
