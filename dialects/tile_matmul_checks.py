@@ -35,7 +35,7 @@ from weft.errors import WeftError
 from weft.isa.block_scales import WORD_BLOCKS, elements_with
 from weft.isa.chips import describe
 from weft.isa.conversion import FP8_ROUNDING
-from weft.mlir import ir
+from weft.mlir import ir, shape_of
 from weft.target import Target
 
 _MADE = {EPILOGUE: EpilogueOp, TEAM: TeamOp}
@@ -293,8 +293,8 @@ def _role_shape_complaint(op: ir.OpView, m: int | None, n: int | None, k: int | 
     """Why a size of an operand after D isn't that of D, or that of A for sizes that follow from K."""
     batched = op.d.type.rank == 3
     of_groups = "batch" if batched else "M"  # groups are of rows of D, or of a batch's products
-    products = 1 if op.batch is None else sizes_of(op.batch)[0]
-    groups, columns = sizes_of(op.d)[0], op.columns_of_b
+    products = 1 if op.batch is None else shape_of(op.batch.type)[0]
+    groups, columns = shape_of(op.d.type)[0], op.columns_of_b
     wanted = extents(m, n, k, groups, lambda size, block: size and ceil_div(size, block), products, columns)
     shapes = {
         "A": _written_a(op),
@@ -305,12 +305,12 @@ def _role_shape_complaint(op: ir.OpView, m: int | None, n: int | None, k: int | 
         named = {"groups": of_groups, "products": "batch"}
         names = [named.get(size, size) for size in sizes]
         if this == "alpha":
-            (size,) = sizes_of(value)  # an element for each product, or one for all
+            (size,) = shape_of(value.type)  # an element for each product, or one for all
             if size not in (None, 1) and products not in (None, size):
                 legal = "1 element" if products == 1 else f"1 element or {products}, one for each product"
                 return f"expects alpha of {legal}, got {value.type}"
             continue
-        for key, name, actual in zip(sizes, names, sizes_of(value)[-len(sizes) :], strict=False):
+        for key, name, actual in zip(sizes, names, shape_of(value.type)[-len(sizes) :], strict=False):
             if wanted[key] and actual and wanted[key] != actual:
                 of_b = key == "products" and op.selects_b
                 other = "A" if "K" in key else "B" if of_b else "D"
@@ -375,12 +375,6 @@ def is_f64(matrix: ir.Value) -> bool:
     return isinstance(matrix.type, ir.MemRefType) and isinstance(matrix.type.element_type, ir.F64Type)
 
 
-def sizes_of(value: ir.Value) -> tuple[int | None, ...]:
-    """The sizes of a memref; None for those that its type doesn't have."""
-    kind = value.type
-    return tuple(None if kind.is_dynamic_dim(i) else kind.shape[i] for i in range(kind.rank))
-
-
 def dims(value: ir.Value) -> tuple[int | None, ...]:
     """The sizes of the last two dimensions."""
-    return sizes_of(value)[-2:]
+    return shape_of(value.type)[-2:]

@@ -18,13 +18,13 @@ from weft import mlir
 from weft.dialects.tile import MatmulOp
 from weft.errors import Diagnostic, WeftError
 from weft.ir import instrumentation
-from weft.mlir import func, gpu, ir, operations
+from weft.mlir import func, gpu, ir, operations, shape_of
 from weft.passes.plain.functions import is_plain
 from weft.passes.raising.expressions import Buffer, Unraisable
 from weft.passes.raising.mixed import Decisions, MixedReader, RestartError
 from weft.passes.raising.plain import Plain, Source, written
 from weft.passes.raising.products import Matmul
-from weft.passes.raising.reading import Reader, is_shaped, shape_of
+from weft.passes.raising.reading import Reader, is_shaped
 from weft.passes.raising.steps import Result, Steps, write
 from weft.passes.raising.tensors import has_memrefs, on_tensors
 from weft.passes.registry.pass_ import Pass

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from weft import mlir
-from weft.mlir import ir
+from weft.mlir import ir, shape_of
 from weft.passes.plain.elements import COMPUTED, is_splat, maps_of
 from weft.passes.raising.expressions import (
     Buffer,
@@ -19,7 +19,7 @@ from weft.passes.raising.expressions import (
 )
 from weft.passes.raising.numbers import Numbers
 from weft.passes.raising.plain import Plain, inner, tensors_of, widened_from
-from weft.passes.raising.reading import Reader, shape_of, whole
+from weft.passes.raising.reading import Reader, whole
 from weft.passes.raising.steps import Steps
 
 # What costs little more to compute again than to read.

@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from weft import mlir
-from weft.mlir import arith, func, ir, memref
+from weft.mlir import arith, func, ir, memref, shape_of
 from weft.passes.plain.functions import PLAIN
 from weft.passes.raising.expressions import Buffer
 from weft.passes.raising.numbers import Number, spelled
-from weft.passes.raising.reading import Shape, shape_of
+from weft.passes.raising.reading import Shape
 
 _WIDENS = ("arith.extf", "arith.extsi")
 

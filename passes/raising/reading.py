@@ -168,11 +168,6 @@ def _uncast(expression: Expression) -> Expression:
 Shape = tuple[int | None, ...]
 
 
-def shape_of(kind: ir.Type) -> Shape:
-    """The sizes of a tensor or memref type; None for those that it leaves open."""
-    return tuple(None if kind.is_dynamic_dim(i) else kind.shape[i] for i in range(kind.rank))
-
-
 def is_shaped(value: ir.Value) -> bool:
     """Whether a value is a tensor or a memref of known rank."""
     return isinstance(value.type, ir.RankedTensorType | ir.MemRefType)
@@ -185,7 +180,7 @@ def whole(buffer: Buffer) -> Element:
 
 def argument_buffer(argument: ir.Value) -> Buffer:
     """An argument of a function as memory."""
-    return Buffer(argument, shape_of(argument.type), str(argument.type.element_type))
+    return Buffer(argument, mlir.shape_of(argument.type), str(argument.type.element_type))
 
 
 @dataclass(frozen=True)
@@ -279,7 +274,7 @@ class Reader:
     def _reshaped(
         self, contents: Expression, source: ir.Value, result: ir.Value, op: ir.Operation
     ) -> Expression:
-        old, new = shape_of(source.type), shape_of(result.type)
+        old, new = mlir.shape_of(source.type), mlir.shape_of(result.type)
         if isinstance(contents, Element) and contents.dims == tuple(range(len(old))):
             if isinstance(source.type, ir.MemRefType) and not (
                 isinstance(source.type.layout, ir.AffineMapAttr)
@@ -363,7 +358,7 @@ class Reader:
             if isinstance(leaf, Opaque):
                 raise Unraisable(leaf.reason, leaf.op)
         if any(isinstance(leaf, Sum | Reshaped) for leaf in leaves(contents)):
-            return whole(self._materialize(contents, shape_of(operand.type), op))
+            return whole(self._materialize(contents, mlir.shape_of(operand.type), op))
         return contents
 
 

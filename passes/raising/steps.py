@@ -8,7 +8,7 @@ from typing import Any
 
 from weft.dialects import tile
 from weft.errors import WeftError
-from weft.mlir import func, ir
+from weft.mlir import func, ir, shape_of
 from weft.passes.raising.expressions import Buffer, Expression, Sum, Unraisable
 from weft.passes.raising.plain import Plain
 from weft.passes.raising.products import Matmul, recognized
@@ -52,17 +52,11 @@ def _rule(error: WeftError) -> str:
 def _type(buffer: Buffer, source: object) -> ir.Type:
     """The memref type of a buffer. A memref of the same shape keeps its type, with its layout."""
     kind = getattr(source, "type", None)  # memory between kernels has none
-    if isinstance(kind, ir.MemRefType) and (_shape(kind), str(kind.element_type)) == (
-        buffer.shape,
-        buffer.element,
-    ):
+    wanted = buffer.shape, buffer.element
+    if isinstance(kind, ir.MemRefType) and (shape_of(kind), str(kind.element_type)) == wanted:
         return kind
     sizes = "".join(f"{'?' if size is None else size}x" for size in buffer.shape)
     return ir.Type.parse(f"memref<{sizes}{buffer.element}>")
-
-
-def _shape(kind: ir.Type) -> tuple[int | None, ...]:
-    return tuple(None if kind.is_dynamic_dim(i) else kind.shape[i] for i in range(kind.rank))
 
 
 def _memref(kind: ir.Type) -> ir.Type:

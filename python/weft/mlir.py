@@ -327,6 +327,11 @@ def _defined_in_python() -> set[str]:
     return names
 
 
+def shape_of(kind: ir.Type) -> tuple[int | None, ...]:
+    """The sizes of a tensor or memref type; None for those that it leaves open."""
+    return tuple(None if kind.is_dynamic_dim(i) else kind.shape[i] for i in range(kind.rank))
+
+
 def strides(kind: ir.Type) -> tuple[list[int], int] | None:
     """The strides and the offset of a memref type; None if its layout isn't strided."""
     try:

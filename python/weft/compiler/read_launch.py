@@ -102,10 +102,9 @@ def _argument(kind: ir.Type, writes: bool, kernel: ir.OpView) -> record.Argument
         strides = mlir.strides(kind)
         if strides is None or strides[1] not in (0, dynamic):
             raise WeftError(Diagnostic(f"{what}: it needs strides and no offset", location))
-        shape = tuple(None if kind.is_dynamic_dim(i) else kind.shape[i] for i in range(kind.rank))
         return record.MemrefArgument(
             str(kind.element_type),
-            shape,
+            mlir.shape_of(kind),
             tuple(None if s == dynamic else s for s in strides[0]),
             not isinstance(kind.layout, ir.StridedLayoutAttr),
             writes,
