@@ -2,6 +2,7 @@
 
 import math
 import sys
+import weakref
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -195,6 +196,19 @@ def test_the_schedule_is_that_of_the_kernel_that_is_called(monkeypatch: pytest.M
     assert len(schedules) == 2
     written = "{block = array<i64: 64, 64, 64>, warpgroups = 1, stages = 4}"
     assert our(written).schedule(aligned, []) == written
+
+
+def test_memory_of_calls_lasts_as_long_as_their_graph(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake, seen = FakeGpu(), list[weakref.ref[Call]]()
+    monkeypatch.setattr(fake, "capture", lambda calls: [Call(fake, "graph", 0, 1.0)])
+    monkeypatch.setattr(fake, "check", lambda *_: Check(float(seen[0]() is None), 0.5))
+
+    def prepare(problem: Problem, sets: list[Buffers]) -> list[Call]:
+        calls = [Call(fake, "owner", 0, 1.0)]
+        seen.append(weakref.ref(calls[0]))
+        return calls
+
+    assert run(fake, Implementation("owner", prepare))[0].right
 
 
 def test_nobody_may_be_left() -> None:

@@ -78,11 +78,12 @@ class Result:
 
 @dataclass(frozen=True)
 class Captured:
-    """A graph, the calls in it, and about how long it takes."""
+    """A graph, the calls in it, and about how long it takes. `owners` keep memory that the graph uses."""
 
     graph: "torch.cuda.CUDAGraph"
     calls: int
     milliseconds: float
+    owners: Sequence[Call] = ()
 
 
 def run(
@@ -138,7 +139,7 @@ def _captured(gpu: "TorchGpu", calls: Sequence[Call]) -> Captured:
     if rounds > 1:
         graph = gpu.capture([*calls] * rounds)
         (milliseconds,) = gpu.replay(graph, 1, 1)
-    return Captured(graph, rounds * len(calls), milliseconds)
+    return Captured(graph, rounds * len(calls), milliseconds, calls)
 
 
 def burst(
