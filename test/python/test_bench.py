@@ -12,7 +12,7 @@ import pytest
 from bench_fakes import SMALL, Call, FakeGpu, refusing
 
 from weft.bench import compiling, gpu, measure, problem, suites
-from weft.bench.implementation import Implementation, Refusal
+from weft.bench.implementation import Implementation, Refusal, milliseconds
 from weft.bench.implementations import PEERS
 from weft.bench.implementations import weft as our
 from weft.bench.measure import Result, Timing
@@ -294,6 +294,7 @@ def fake_torch(log: list[str], faulty: bool = False) -> Any:
         Stream=lambda: stream, stream=Context, graph=Context, Event=Event, synchronize=synchronize
     )
     cuda.CUDAGraph = lambda: SimpleNamespace(replay=lambda: log.append("replay"))
+    cuda.current_stream = lambda: stream
     return SimpleNamespace(cuda=cuda)
 
 
@@ -304,6 +305,13 @@ def test_replays_are_queued_before_any_is_waited_for(monkeypatch: pytest.MonkeyP
     graph = device.capture([lambda: log.append("call")] * 2)
     assert device.replay(graph, 1, 2) == [1.0, 1.0]
     assert log == ["call", "call", "replay", "event", "replay", "event", "replay", "event", "wait"]
+
+
+def test_configurations_are_compared_without_the_host_time_of_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    log: list[str] = []
+    monkeypatch.setitem(sys.modules, "torch", fake_torch(log))
+    assert milliseconds([lambda: log.append("call")] * 2) == 1.0
+    assert log == ["call"] * 4 + ["event", "replay", "event", "wait"] * 4
 
 
 def test_what_a_library_raises_is_a_refusal_and_a_fault_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
