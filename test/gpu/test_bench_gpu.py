@@ -7,7 +7,7 @@ import pytest
 from weft.bench import gpu
 from weft.bench.implementations import PEERS
 from weft.bench.measure import run
-from weft.bench.problem import INPUTS, Problem
+from weft.bench.problem import INPUTS, LAYOUTS, Problem
 from weft.bench.report import Report
 from weft.launch import runtime
 from weft.tools import weft
@@ -30,6 +30,19 @@ def test_every_result_is_right_and_cublas_has_one_for_each_type(tmp_path: Path) 
     assert {("weft", "bf16", 3), ("weft", "e4m3-block", 3)} <= right
     assert report.device["copy_gb_s"] > 0
     assert "driver_version" in report.device["settings"]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_algorithms_that_are_chosen_by_their_times_are_right(layout: str, tmp_path: Path) -> None:
+    shapes, types = "512x512x512 200x264x1024 200x264x1024+1~3", "bf16,f16,tf32,e4m3,e4m3-promoted,s8"
+    given = f"bench {shapes} --types {types} --layout {layout} --against cublaslt-tuned --samples 2"
+    assert weft.main([*given.split(), "--json", str(tmp_path / "kept.json")]) == 0
+    results = Report.of_json((tmp_path / "kept.json").read_text()).results
+    found = [result for result in results if result.implementation == "cublaslt-tuned"]
+    assert len(found) == 18 and all(result.right or result.reason for result in found)
+    right = {r.problem.inputs for r in found if r.right and r.problem.shape == "512x512x512"}
+    # Before Blackwell, fp8 must be K-major for cuBLASLt.
+    assert right >= set(types.split(",") if layout == "nt" else ("bf16", "f16", "tf32"))
 
 
 def test_times_agree_with_those_of_plain_events() -> None:

@@ -450,7 +450,7 @@ def test_by_default_d_is_of_the_type_that_its_inputs_suggest(monkeypatch: pytest
 def test_the_commands_of_the_page_are_understood() -> None:
     page = (Path(__file__).parents[2] / "docs" / "bench.md").read_text("utf-8")
     commands = re.findall(r"^weft (bench.*)$", page, re.MULTILINE)
-    assert len(commands) == 7
+    assert len(commands) == 8
     for line in commands:
         given = weft._parser().parse_args(shlex.split(line, comments=True))
         assert given.show or (bench.problems(given) and bench._implementations(given))

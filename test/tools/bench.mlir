@@ -8,8 +8,8 @@
 // HELP: types of A and B, from
 // HELP-SAME: bf16,f16,tf32,e4m3,e4m3-
 // HELP-NEXT: promoted,e4m3-block,s8,mxfp8,mxfp6,mxfp4,nvfp4
-// HELP: libraries to compare with, from
-// HELP-NEXT: cublas,triton,deepgemm; the first has speed 1
+// HELP: libraries to compare with, from cublas,cublaslt-
+// HELP-NEXT: tuned,triton,deepgemm; the first has speed 1
 
 // RUN: not weft bench --show %S/Inputs/bench.json --svg %t.svg | FileCheck %s --match-full-lines
 // CHECK:      weft bench 512x512x512 1024x512x512 --against cublas,triton --sustained
@@ -53,7 +53,7 @@
 // LOG-NEXT: weft: error: shape must be MxNxK,{{.*}} got '64x64x0'
 // LOG-NEXT: weft: error: --types must be among bf16,f16,tf32,e4m3,e4m3-promoted,e4m3-block,s8,mxfp8,mxfp6,mxfp4,nvfp4, got 'fp8'; did you mean 'mxfp8'?
 // LOG-NEXT: weft: error: argument --out-type: invalid choice: 'e4m3'
-// LOG-NEXT: weft: error: --against must be among cublas,triton,deepgemm, got ''
+// LOG-NEXT: weft: error: --against must be among cublas,cublaslt-tuned,triton,deepgemm, got ''
 // LOG-NEXT: weft: error: --samples must be at least 2; got 1
 // LOG-NEXT: weft: error: --json and --svg must be files: the table goes to stdout
 // LOG-NEXT: weft: error: cannot write '{{.*}}kept': No such file or directory

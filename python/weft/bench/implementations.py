@@ -6,7 +6,7 @@ from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from weft.bench import block_scaled
+from weft.bench import block_scaled, cublaslt
 from weft.bench.implementation import Call, Implementation, Refusal
 from weft.bench.problem import CUBLAS_ROWS, CUBLAS_SCALES, INPUTS, OUTPUTS, Buffers, Problem, products
 from weft.isa.types import E4M3
@@ -162,6 +162,7 @@ def _of_deepgemm(problem: Problem, each: Buffers) -> tuple[object, ...]:
 # What --against names; others are compared with the first implementation of the first that is named.
 PEERS: dict[str, tuple[Implementation, ...]] = {
     "cublas": (Implementation("cublas", _cublas),),
+    "cublaslt-tuned": (Implementation("cublaslt-tuned", cublaslt.prepare),),
     "triton": (Implementation("triton", _triton),),
     "deepgemm": (Implementation("deepgemm", _deepgemm),),
 }
