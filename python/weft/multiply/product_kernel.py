@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from weft.compiler import kept_kernels
 from weft.dialects.operand_roles import FACTORS, TEAM, TEAM_ROLES
-from weft.dialects.product_types import HALF, Types, ceil_div
+from weft.dialects.product_types import GROUP_ROWS, HALF, Types, ceil_div
 from weft.isa.tensor_map import ROW_BYTES
 from weft.launch import kernel, runtime
 from weft.launch.arrays import ArrayView
@@ -134,15 +134,16 @@ def transposed(operands: Operands, chip: str) -> tuple[int, ...]:
 
 
 def _of_each(operands: Operands) -> tuple[int, int, int]:
-    """M of each product of a batch or of groups, their number, and K of each: means if ends divide them."""
-    sizes, k_groups = operands.sizes, operands.types.k_groups
-    by_rows = "row_ends" in operands.names
-    members = (sizes.matrices if by_rows else sizes.members) or 1
-    return (
-        ceil_div(sizes.m, members) if by_rows else sizes.m,
-        members,
-        ceil_div(sizes.k, members) if k_groups else sizes.k,
-    )
+    """M of each product of a batch or of groups, their number, and K of each: means if ends divide them.
+    While B takes more time than rows of A do, M is twice the mean: each tile of a larger group reads B again.
+    """
+    sizes, k = operands.sizes, operands.sizes.k
+    if "row_ends" in operands.names:
+        members = sizes.matrices or 1
+        mean = ceil_div(sizes.m, members)
+        return max(mean, min(2 * mean, GROUP_ROWS)), members, k
+    members = sizes.members or 1
+    return sizes.m, members, ceil_div(k, members) if operands.types.k_groups else k
 
 
 def _alike(*views: ArrayView) -> bool:
