@@ -11,7 +11,7 @@ import passes_between
 import pytest
 
 import weft
-from weft import passes
+from weft import passes, reference
 from weft.dialects import tile
 from weft.dialects.schedule import (
     AnySchedule,
@@ -256,11 +256,11 @@ def test_further_results_of_alpha_and_c():
     np.testing.assert_array_equal(d, -want)
 
 
-@pytest.mark.each_value(1)
-@pytest.mark.parametrize("chip", ["sm_80", "sm_90a", "sm_100a", "sm_120a"])
-def test_further_results_of_groups_have_the_rows_of_d(chip):
+def with_groups(ranks: str, **how: Any) -> weft.Module:
+    """A product whose groups have a further result: twice that of D."""
     with weft.Module() as module:
-        kinds = [weft.memref("?x?x?", kind) for kind in ("bf16", "bf16", "f32", "f32")]
+        types = zip(ranks, ("bf16", "bf16", "f32", "f32"), strict=True)
+        kinds = [weft.memref("x".join("?" * int(rank)), kind) for rank, kind in types]
         with module.func("product", [*kinds, weft.memref("?", "i32")]) as (a, b, d, other, groups):
 
             def function(x: Any, row: Any, column: Any) -> Any:
@@ -268,7 +268,29 @@ def test_further_results_of_groups_have_the_rows_of_d(chip):
                 return x
 
             made = tile.epilogue(ir.F32Type.get(), function)
-            tile.matmul(a, b, d, groups=groups, epilogue=made, transpose_b=True)
+            role = "groups" if ranks == "3333" else "row_ends"
+            tile.matmul(a, b, d, **{role: groups}, epilogue=made, transpose_b=True, **how)
+    return module
+
+
+@pytest.mark.each_value(1)
+@pytest.mark.parametrize("chip", ["sm_80", "sm_90a", "sm_100a", "sm_120a"])
+def test_further_results_of_groups_with_ends(chip):
+    """Their tiles begin before the groups, as A is MN-major."""
+    module, ends = with_groups("2322", transpose_a=True), np.array([1, 34, 77], np.int32)
+    a, b = arrays(64, 96), arrays(3, 72, 64)
+    d, other = (np.full((96, 72), 99, np.float32) for _ in range(2))
+    assert not weft.compile(module, chip).emulate(a, b, d, other, ends).findings
+    rows = (a.T[span].astype(float) @ b[i].T for i, span in enumerate(reference.spans(ends)))
+    np.testing.assert_array_equal(d[:77], np.concatenate(list(rows)))
+    np.testing.assert_array_equal(other[:77], 2 * d[:77])
+    assert (d[77:] == 99).all() and (other[77:] == 99).all()
+
+
+@pytest.mark.each_value(1)
+@pytest.mark.parametrize("chip", ["sm_80", "sm_90a", "sm_100a", "sm_120a"])
+def test_further_results_of_groups_have_the_rows_of_d(chip):
+    module = with_groups("3333")
     a, b, groups = arrays(3, 100, 64), arrays(3, 72, 64), np.array([0, 33, 100], np.int32)
     d, other = (np.full((3, 100, 72), np.nan, np.float32) for _ in range(2))
     assert not weft.compile(module, chip).emulate(a, b, d, other, groups).findings
