@@ -27,7 +27,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.slow
 def test_ptx_of_older_chips_is_assembled_for_the_gpu() -> None:
     plain = product_kernel.plain(BF16, SMALL, "sm_80")
-    kernel = chip_kernels._ForGpu(plain.compiled, plain.launch)
+    kernel = chip_kernels.ForGpu(plain.compiled, plain.launch)
     assert kernel.chip == "sm_80" and ".target sm_80" in kernel.ptx
     assert kernel.cubin.startswith(b"\x7fELF") and kernel.cubin != plain.cubin
 
