@@ -140,7 +140,8 @@ gpu.module @m [#nvvm.target<chip = "sm_90a">] {
 // -----
 
 // By mma.sync: each of four warps has 32 x 32 of 64 x 64 sums. Two of three stages are filled before the loop, then one in an
-// iteration, for the second one after it: with zeros if there is none. Another loop comes first, while the copied tiles end before
+// iteration, for the second one after it: with zeros if there is none. The last product of an iteration comes after the loads for
+// the first one of the next. Another loop comes first, while the copied tiles end before
 // the last column of A and the last row of B. C is loaded where the sums are.
 gpu.module @m [#nvvm.target<chip = "sm_80">] {
   // CHECK-LABEL: gpu.func @warps
@@ -148,35 +149,40 @@ gpu.module @m [#nvvm.target<chip = "sm_80">] {
   // CHECK: %[[ROW:.*]] = arith.muli %{{.*}}, %c32_i32
   // CHECK: %[[COLUMN:.*]] = arith.muli %{{.*}}, %c32_i32
   // CHECK: %[[ANY:.*]] = arith.cmpi sgt, %arg3, %c0_i32
-  // CHECK: scf.if %[[ANY]]
-  // CHECK: "tile.copy_async"(%arg0, %c0_i32, %c0_i32,
-  // CHECK: "tile.copy_async"(%arg1, %c0_i32, %[[EVEN:[a-z0-9]*]],
+  // CHECK: %[[FIRST:.*]] = arith.select %[[ANY]], %c0_i32, %c1073741824_i32
+  // CHECK: "tile.copy_async"(%arg0, %[[FIRST]], %c0_i32,
+  // CHECK: "tile.copy_async"(%arg1, %[[FIRST]], %[[EVEN:[a-z0-9]*]],
   // CHECK: nvvm.cp.async.commit.group
   // CHECK: scf.if
   // CHECK: nvvm.cp.async.commit.group
+  // CHECK: nvvm.cp.async.wait.group 1
+  // CHECK: gpu.barrier
+  // CHECK: %[[B:.*]] = "tile.load"(%{{.*}}, %c0_i32, %[[COLUMN]]) : ({{.*}}) -> tensor<16x32xbf16
+  // CHECK: %[[A:.*]] = "tile.load"(%{{.*}}, %[[ROW]], %c0_i32) : ({{.*}}) -> tensor<32x16xbf16
   // CHECK: %[[ENOUGH:.*]] = arith.subi %arg3, %c128_i32
   // CHECK: %[[A_ENDS:.*]] = arith.subi %{{.*}}, %c191_i32
   // CHECK: arith.minsi %[[ENOUGH]], %[[A_ENDS]]
   // CHECK: %[[MIDDLE:.*]] = arith.muli %{{.*}}, %c64_i32
-  // CHECK: %[[WHOLE:.*]]:3 = scf.for %[[K:.*]] = %c0_i32 to %[[MIDDLE]] step %c64_i32 iter_args(%{{.*}} = %{{.*}}, %{{.*}} = %c0_i32, %{{.*}} = %c2_i32)
+  // CHECK: %[[WHOLE:.*]]:5 = scf.for %[[K:.*]] = %c0_i32 to %[[MIDDLE]] step %c64_i32 iter_args(%{{.*}} = %{{.*}}, %{{.*}} = %c0_i32, %{{.*}} = %c2_i32, %{{.*}} = %[[A]], %{{.*}} = %[[B]])
   // CHECK: %[[AHEAD:.*]] = arith.addi %[[K]], %c128_i32
   // CHECK: "tile.copy_async"(%arg0, %c0_i32, %[[AHEAD]], %{{.*}}) {columns = "inside", vector_bytes = 16 : i64}
   // CHECK: "tile.copy_async"(%arg1, %[[AHEAD]], %[[EVEN]], %{{.*}}) {columns = "both", rows = "inside", vector_bytes = 16 : i64}
-  // CHECK: scf.for %[[K:.*]] = %[[MIDDLE]] to %arg3 step %c64_i32 iter_args(%[[ACC:.*]] = %[[WHOLE]]#0, %[[READ:.*]] = %[[WHOLE]]#1, %[[WRITE:.*]] = %[[WHOLE]]#2)
-  // CHECK: nvvm.cp.async.wait.group 1
-  // CHECK: gpu.barrier
+  // CHECK: scf.for %[[K:.*]] = %[[MIDDLE]] to %arg3 step %c64_i32 iter_args(%[[ACC:.*]] = %[[WHOLE]]#0, %[[READ:.*]] = %[[WHOLE]]#1, %[[WRITE:.*]] = %[[WHOLE]]#2, %[[A:.*]] = %[[WHOLE]]#3, %[[B:.*]] = %[[WHOLE]]#4)
   // CHECK: %[[AHEAD:.*]] = arith.addi %[[K]], %c128_i32
   // CHECK: %[[HAS:.*]] = arith.cmpi slt, %[[AHEAD]], %arg3
   // CHECK: %[[AT:.*]] = arith.select %[[HAS]], %[[AHEAD]], %[[K]]
-  // CHECK: "tile.load"(%{{.*}}, %[[ROW]], %c0_i32) : ({{.*}}) -> tensor<32x16xbf16
-  // CHECK: "tile.load"(%{{.*}}, %c0_i32, %[[COLUMN]]) : ({{.*}}) -> tensor<16x32xbf16
   // CHECK: %[[AT_A:.*]] = arith.select %[[HAS]], %c0_i32, %c1073741824_i32
   // CHECK: "tile.copy_async"(%arg0, %[[AT_A]], %[[AT]], %{{.*}}) {vector_bytes = 16 : i64}
-  // CHECK: "tile.gemm"(%{{.*}}, %{{.*}}, %[[ACC]])
+  // CHECK: "tile.gemm"(%[[A]], %[[B]], %[[ACC]])
   // CHECK: "tile.copy_async"(%arg1, %{{.*}}, %[[EVEN]], %{{.*}}) {columns = "both", vector_bytes = 16 : i64}
-  // CHECK-COUNT-3: "tile.gemm"
+  // CHECK-COUNT-2: "tile.gemm"
   // CHECK: nvvm.cp.async.commit.group
-  // CHECK: scf.yield %{{.*}}, %{{.*}}, %[[READ]]
+  // CHECK: nvvm.cp.async.wait.group 1
+  // CHECK: gpu.barrier
+  // CHECK: %[[NEXT_B:.*]] = "tile.load"(%{{.*}}, %c0_i32, %[[COLUMN]])
+  // CHECK: %[[NEXT_A:.*]] = "tile.load"(%{{.*}}, %[[ROW]], %c0_i32)
+  // CHECK: "tile.gemm"
+  // CHECK: scf.yield %{{.*}}, %{{.*}}, %[[READ]], %[[NEXT_A]], %[[NEXT_B]]
   // CHECK: nvvm.cp.async.wait.group 0
   // CHECK: "tile.load"(%arg2, %[[ROW]], %[[COLUMN]]) {vector_bytes = 8 : i64} : {{.*}} -> tensor<32x32xf32
   // CHECK: arith.addf

@@ -1061,7 +1061,7 @@ func.func @misspelled_attribute(%a: memref<?x?xf16>, %d: memref<?x?xf32>) {
 // -----
 
 func.func @attribute_of_an_op_without(%m: memref<?x?xf16>, %i: i32, %t: !tile.buffer<array<i64: 8, 8>, f16, #tile.layout<"S[(8,8):(8,1)]">, "shared">) {
-  // expected-error @below {{'tile.copy' op has no attribute 'vector_bytes': it has none}}
+  // expected-error @below {{'tile.copy' op has no attribute 'vector_bytes': it has any_start}}
   "tile.copy"(%m, %i, %i, %t) {vector_bytes = 16} : (memref<?x?xf16>, i32, i32, !tile.buffer<array<i64: 8, 8>, f16, #tile.layout<"S[(8,8):(8,1)]">, "shared">) -> ()
   return
 }
