@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from weft.compiler import kept_kernels
 from weft.dialects.operand_roles import FACTORS, TEAM, TEAM_ROLES
-from weft.dialects.product_types import GROUP_ROWS, HALF, Types, ceil_div
+from weft.dialects.product_types import HALF, Types, ceil_div
 from weft.isa.tensor_map import ROW_BYTES
 from weft.launch import kernel, runtime
 from weft.launch.arrays import ArrayView
@@ -79,7 +79,8 @@ def schedule_of(operands: Operands, chip: str, *, copies: bool = False) -> "AnyS
     if schedule is not None or choice.complaint(types, chip) is not None:
         return schedule
     (a, b, *_), (m, members, k) = operands.views, _of_each(operands)
-    schedule = choice.choose(m, sizes.n, k, types, chip, members)
+    chooser = choice.choose_for_groups if "row_ends" in operands.names else choice.choose
+    schedule = chooser(m, sizes.n, k, types, chip, members)
     if not copies and any(view.row_alignment % ROW_BYTES for view in (a, b)):  # TMA can't copy the rows
         skewed = loading.skewed(schedule, types, chip) if _alike(a, b) else None
         schedule = skewed or loading.schedule(m, sizes.n, k, types, chip, members) or schedule
@@ -134,14 +135,15 @@ def transposed(operands: Operands, chip: str) -> tuple[int, ...]:
 
 
 def _of_each(operands: Operands) -> tuple[int, int, int]:
-    """M of each product of a batch or of groups, their number, and K of each: means if ends divide them.
-    While B takes more time than rows of A do, M is twice the mean: each tile of a larger group reads B again.
+    """M of each product of a batch or of groups, their number, and K of each: means if ends divide them, M
+    with three bits, so that calls with a few rows more or less have the same kernel.
     """
     sizes, k = operands.sizes, operands.sizes.k
     if "row_ends" in operands.names:
         members = sizes.matrices or 1
         mean = ceil_div(sizes.m, members)
-        return max(mean, min(2 * mean, GROUP_ROWS)), members, k
+        unit = 1 << max(mean.bit_length() - 3, 0)
+        return ceil_div(mean, unit) * unit, members, k
     members = sizes.members or 1
     return sizes.m, members, ceil_div(k, members) if operands.types.k_groups else k
 

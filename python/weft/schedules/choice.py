@@ -6,11 +6,11 @@ All callers ask `choose`: `--select-schedule`, `weft.matmul`, `weft bench` and `
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import takewhile
+from itertools import islice, takewhile
 from pathlib import Path
 from typing import Any, TypeVar
 
-from weft.dialects.product_types import Types, ceil_div
+from weft.dialects.product_types import GROUP_ROWS, Types, ceil_div
 from weft.dialects.schedule import (
     AnySchedule,
     DirectSchedule,
@@ -38,6 +38,7 @@ one. The model's own errors are larger.
 _T = TypeVar("_T")
 _Size = int | None
 _Listed = Collection[AnySchedule]
+_SEVENTHS_OF_MEAN, _TRIED, _BETTER = (1, 3, 5, 7, 9, 11, 13), 8, 0.98
 UNKNOWN_SIZE = 4096
 """The value that is assumed for a size that isn't known."""
 
@@ -131,6 +132,24 @@ def choose(
     # Products are tuned one at a time: for a batch the model decides.
     files = tuned_files.sources(chip) if tuned and members == 1 and not any_rows else ()
     return _chosen(request, any_rows, files, tuple(FAMILIES))
+
+
+@lru_cache(maxsize=256)
+def choose_for_groups(mean: int, n: int, k: int, types: Types, chip: str, members: int) -> AnySchedule:
+    """The schedule for `members` products of about `mean` rows each, of which some have few and others twice
+    as many: a tile that the mean fills exactly would be half empty in most of them.
+    """
+    # While B takes the time, a larger tile costs nothing, and a larger group would read B once for each tile.
+    alike = choose(max(mean, min(2 * mean, GROUP_ROWS)), n, k, types, chip, members)
+    if (predicted := CHOOSERS[type(alike)].predicted) is None:
+        return alike
+    requests = [Request(ceil_div(mean * part, 7), n, k, types, chip, members) for part in _SEVENTHS_OF_MEAN]
+    found = [each for one in requests for each in islice(CHOOSERS[type(alike)].candidates(one), _TRIED)]
+    schedules = tuple(dict.fromkeys([alike, *found]))
+    times = [predicted(each, schedules) for each in requests]
+    totals = dict(zip(schedules, map(sum, zip(*times, strict=True)), strict=True))
+    best = min(schedules, key=totals.__getitem__)
+    return best if totals[best] < _BETTER * totals[alike] else alike
 
 
 def compiled_instead(
