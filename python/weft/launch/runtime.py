@@ -52,7 +52,7 @@ def default_chip() -> str:
 
 def chip_of(ordinal: int | None, arch: str | None, caller: str, emulated: Callable[[], str]) -> str:
     """The chip of the GPU that holds a call's arrays, or to which those on the CPU (None) are copied. Without
-    a GPU, the one that is `emulated` unless `arch` names it. Raises WeftError for an `arch` with such arrays.
+    a GPU, the `emulated` one unless `arch` names it. Raises WeftError for an `arch` with arrays on a GPU.
     """
     if arch is not None and ordinal is None:
         return arch
