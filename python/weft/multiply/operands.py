@@ -136,14 +136,13 @@ class Operands:
         else:
             reads_row = product.traced is not None and product.traced.reads_row
             folded = fold(names, views, sizes.leading, sizes.m, transposed_a or reads_row)
-        along = {
-            name: array_views.along_axes(name, view) if kind_of(name) == "extra" else ("", view)
-            for name, view in zip(names, folded.views, strict=True)
-        }
+        passed = dict(zip(names, folded.views, strict=True))
+        along = {n: array_views.along_axes(n, view) for n, view in passed.items() if kind_of(n) == "extra"}
+        passed |= {name: view for name, (_, view) in along.items()}
         return cls(
             names=names,
             arrays=(a, b, out, *added.values()),
-            views=tuple(view for _, view in along.values()),
+            views=tuple(passed.values()),
             libraries=(library, library_b, *(each for each, _ in rest)),
             created=created,
             ordinal=_ordinal(views),
@@ -154,7 +153,7 @@ class Operands:
             product=product,
             whole=views,
             turns=folded.turns,
-            axes={name: axes for name, (axes, _) in along.items() if kind_of(name) == "extra"},
+            axes={name: axes for name, (axes, _) in along.items()},
         )
 
     @property

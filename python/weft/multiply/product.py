@@ -4,6 +4,7 @@ import math
 import numbers
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -25,6 +26,7 @@ ROLES = ("c", "groups", "row_ends", "k_ends", "bias", "residual", "scale_a", "sc
 """The roles of the arrays after a, b and the result, in the order of keys, addresses and operands."""
 
 
+@lru_cache(maxsize=256)
 def kind_of(role: str) -> str:
     """The role without its key, which arrays of an epilogue that is a function have: `extra['bias']` is what
     it reads, and `out[1]` its second result.
