@@ -84,6 +84,15 @@ class DirectSchedule(AnySchedule):
         depth = along * self.block[2]
         return self._kernel(types, k_block=depth, persistent=False, warps=(1, across * along))
 
+    def k_step(self, types: Types, chip: str) -> tuple[object, ...]:
+        """That of instructions, which multiply elements of a line in another order than that of K."""
+        return form(types).mnk[2], LINE_BYTES
+
+    @property
+    def k_division(self) -> tuple[str, ...]:
+        along = self.readers[1]
+        return () if along == 1 else (f"readers {self.readers[0]} x {along}", f"block K {self.block[2]}")
+
     @classmethod
     def chips(cls, types: Types) -> ChipSet:
         if not (_multiplies(types) and _has_plain_sums(types)):

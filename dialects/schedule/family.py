@@ -31,6 +31,18 @@ class Workspace:
     of_each_cta: bool
 
 
+@dataclass(frozen=True)
+class Order:
+    """In which order the products of an element of D are added along K. An `instruction` adds those of `step`
+    elements of K (and of what else its steps depend on) to its sum, the first ones first. `divided`: what
+    makes several sums of them, as messages name it. Promoted sums are those of `PROMOTED` elements.
+    """
+
+    instruction: str
+    step: tuple[object, ...]
+    divided: tuple[str, ...] = ()
+
+
 class AnySchedule(Written):
     """A schedule of any family.
 
@@ -148,6 +160,22 @@ class AnySchedule(Written):
         that one of them takes.
         """
         return self == other
+
+    def k_step(self, types: Types, chip: str) -> tuple[object, ...] | None:
+        """The K of the instructions, where the schedule is legal; None in a family that doesn't state it."""
+        return None
+
+    @property
+    def k_division(self) -> tuple[str, ...]:
+        """What divides K, or shifts the steps along it."""
+        slices = [f"{name} {getattr(self, name)}" for name in ("splits", "global_splits", "stream_k")]
+        slices = [each for each in slices if not each.endswith((" 1", " False"))]
+        return (*slices, *[f"block K {self.block[2]}"] * bool(slices), *["skewed"] * self.skewed)
+
+    def order(self, types: Types, chip: str) -> Order | None:
+        """The order of sums along K: schedules with the same one have the same results, to the last bit."""
+        step = self.k_step(types, chip)
+        return None if step is None else Order(self.instruction, step, self.k_division)
 
     def row_alignment(self, types: Types, operand: str, element_bytes: int) -> int:
         """Bytes at whose multiples the rows of an operand must begin: "a", "b", "d" or an operand role."""

@@ -89,6 +89,9 @@ class Schedule(AnySchedule):
         """What the kernel does: a CTA for each tile."""
         return self._kernel(types, persistent=False, warps=self.warps)
 
+    def k_step(self, types: Types, chip: str) -> tuple[object, ...]:
+        return (form(types, chip).mnk[2],)
+
     @classmethod
     def chips(cls, types: Types) -> ChipSet:
         # With groups along K, a K block must be within one.

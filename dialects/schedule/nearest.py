@@ -1,7 +1,8 @@
 """The legal schedules that are nearest to an illegal one, for messages."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
+from itertools import islice
 from math import log2
 from typing import Any
 
@@ -23,11 +24,14 @@ def refusal(schedule: AnySchedule, types: Types, target: Target | None = None) -
         or (target and target.chip.name not in schedule.chips(types))
     ):
         return complaint
-    found: list[str] = []
-    for _, text, changed in sorted(_changes(schedule), key=lambda change: change[0]):
-        if len(found) < _MOST and changed.complaint(types, target) is None:
-            found.append(text)
+    found = nearest(schedule, lambda changed: changed.complaint(types, target) is None)
     return f"{complaint}; nearest legal: {', '.join(found)}" if found else complaint
+
+
+def nearest(schedule: AnySchedule, legal: Callable[[AnySchedule], bool]) -> list[str]:
+    """The changes of one field that make a schedule legal, the smallest ones."""
+    changes = sorted(_changes(schedule), key=lambda change: change[0])
+    return list(islice((text for _, text, changed in changes if legal(changed)), _MOST))
 
 
 def _changes(schedule: Any) -> Iterator[tuple[float, str, AnySchedule]]:

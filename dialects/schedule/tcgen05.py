@@ -243,6 +243,12 @@ class TensorMemorySchedule(AnySchedule):
             k_96=tcgen05_scales.long_share(types, *of_mma, chip),
         )
 
+    def k_step(self, types: Types, chip: str) -> tuple[object, ...]:
+        """The kind of instruction. Those with a K of 96 and others take turns in each K block."""
+        scaling, share = types.block_scaling, self.kernel(types, chip).k_96
+        kind = scaling.kind if scaling else self.kind(types)
+        return (kind, share, self.block[2]) if share else (kind,)
+
     def staged(self, types: Types) -> bool:
         """Whether D is stored from shared memory: by TMA where its rows are aligned."""
         return not self.swap and self.global_splits == 1

@@ -160,6 +160,10 @@ class TmaMmaSchedule(AnySchedule):
         """What the kernel does: persistent CTAs, whose warps share tiles."""
         return self._kernel(types, warps=self.consumers)
 
+    def k_step(self, types: Types, chip: str) -> tuple[object, ...]:
+        """The whole instruction: with `unit_scales` it's another one."""
+        return (self.form(types),)
+
     @classmethod
     def chips(cls, types: Types) -> ChipSet:
         """The chips for which these schedules are chosen: those without `tcgen05`, and of those with `wgmma`

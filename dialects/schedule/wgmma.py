@@ -160,11 +160,11 @@ class WarpgroupSchedule(AnySchedule):
             return False
         if self.loaders or other.loaders:  # the model doesn't know their time
             return self == other
-        if (self.skewed, self.joined) != (other.skewed, other.joined):
-            return False
-        splits = self.splits, self.global_splits
-        same = splits == (other.splits, other.global_splits) and self.swap == other.swap
-        return same and (splits == (1, 1) or self.block[2] == other.block[2])
+        same = (self.joined, self.swap) == (other.joined, other.swap)
+        return same and self.k_division == other.k_division
+
+    def k_step(self, types: Types, chip: str) -> tuple[object, ...]:
+        return (wgmma.depth(ELEMENT_TYPES[PTX_INPUTS[types.a]]),)
 
     @property
     def tile_ctas(self) -> int:

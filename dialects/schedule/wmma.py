@@ -77,6 +77,9 @@ class WmmaSchedule(AnySchedule):
         columns = self.warp_tile[1] * BYTES[types.instruction_sums] + PADDING
         return max(self.stages * self.stage_bytes(types), self.threads // LANES * ATOM * columns)
 
+    def k_step(self, types: Types, chip: str) -> tuple[object, ...]:
+        return (_STEP.get(PTX_INPUTS[types.a], ATOM),)
+
     @classmethod
     def chips(cls, types: Types) -> ChipSet:
         if types.promoted or types.scale or not _takes(types):

@@ -19,7 +19,7 @@ BY_ROWS = {1000: CHOSEN, 2000: replace(CHOSEN, block=(128, 204, 64)), 3000: repl
 @pytest.fixture
 def model(patch):
     """Schedules by rows, and a model in which a schedule takes as many cycles as its block has columns."""
-    patch.setattr(choice, "choose", lambda m, *_: BY_ROWS[m])
+    patch.setattr(choice, "choose", lambda m, *_, **__: BY_ROWS[m])
     patch.setattr(wgmma, "modeled", lambda s, *_, **__: s.block[1])
     patch.setattr(wgmma, "modeled", lambda schedules, *_, **__: [s.block[1] for s in schedules])
 

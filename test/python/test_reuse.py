@@ -130,7 +130,7 @@ BY_ROWS = {1000: CHOSEN, 2000: replace(CHOSEN, block=(128, 192, 64)), 3000: SPLI
 def driver(patch, tmp_path, model):
     """Products whose schedules depend on their rows."""
     patch.setenv("WEFT_CACHE_DIR", str(tmp_path))
-    patch.setattr(choice, "choose", lambda m, *_: BY_ROWS[m])
+    patch.setattr(choice, "choose", lambda m, *_, **__: BY_ROWS[m])
     with two_gpus(patch) as fake:
         patch.delenv(compiled_schedules.VARIABLE)
         yield fake

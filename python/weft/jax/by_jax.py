@@ -57,6 +57,8 @@ def _precise_product(operands: Arrays, product: Product, described: Sequence[Des
     by_role = dict(zip(product.roles, added, strict=True))
     if groups := next((name for name in GROUPINGS if name in by_role), None):
         raise refuse(f"{groups} must be None {libraries.JAX.not_as_tf32}")
+    if product.batch_invariant:
+        raise refuse(f"batch_invariant must be False {libraries.JAX.not_as_tf32}")
     if product.function is not None:
         raise refuse(f"epilogue must be a weft.Epilogue {libraries.JAX.not_as_tf32}")
     a = jnp.swapaxes(a, -1, -2) if product.transpose_a else a
@@ -72,7 +74,7 @@ def _precise_product(operands: Arrays, product: Product, described: Sequence[Des
 
 def sums_of(product: Product, described: Sequence[Described]) -> Product | None:
     """The product of a, b and perhaps alpha that `of_sums` finishes; None where K can't be divided."""
-    if product.schedule is not None or product.kind is not None or product.bit_op is not None:
+    if product.batch_invariant or any((product.schedule, product.kind, product.bit_op)):
         return None
     roles = tuple(role for role in product.roles if role == "alpha")
     return replace(product, roles=roles, activation=None, out_dtype=_sums(described), beta=0.0)

@@ -45,6 +45,7 @@ def matmul(
     promote: bool = False,
     accumulate: str | None = None,
     bit_op: str | None = None,
+    batch_invariant: bool = False,
     out_dtype: object = None,
     schedule: AnySchedule | str | None = None,
     arch: str | None = None,
@@ -95,7 +96,8 @@ def matmul(
     by_role = {name: each for name, each in by_role.items() if each is not None or name in ("a", "b")}
     roles = tuple(by_role)[2:]
     options = out_dtype, transpose_a, transpose_b, number, beta, promote, schedule
-    product = Product(roles, activation, *options, kind, scale_block, arch, accumulate, bit_op)
+    formats = kind, scale_block, arch, accumulate, bit_op, batch_invariant
+    product = Product(roles, activation, *options, *formats)
     return of_roles(by_role, product)
 
 

@@ -59,6 +59,7 @@ def matmul(
     promote: bool = False,
     accumulate: object = None,
     bit_op: str | None = None,
+    batch_invariant: bool = False,
     out_dtype: object = None,
     schedule: "AnySchedule | str | None" = None,
     arch: str | None = None,
@@ -132,6 +133,8 @@ def matmul(
     - `accumulate="f16"`: tensor cores add products of f16 or fp8 in f16 (from sm_70 and sm_89 on). Only sums
       of K slices are added in f32. Sums of 65,520 and more become infinite.
     - `bit_op`: "xor.popc" counts the bits of i1 along K that differ, "and.popc" those that are both 1.
+    - `batch_invariant`: the bits of a row of the result depend on its row of `a`, `c` and the residual, and
+      on `b`, but not on M, the row's index or on the number of groups. docs/equal_bits.md has the proof.
 
     Parameters for the launch:
 
@@ -197,7 +200,7 @@ def matmul(
         else:
             found = describe(a, b, out) or one_by_one(a, b, out)
         # Only True and False are flags, and not all that equals a number is one; zero has a sign.
-        flags = id(transpose_a), id(transpose_b), id(promote), of_alpha, beta.__class__
+        flags = id(transpose_a), id(transpose_b), id(promote), id(batch_invariant), of_alpha, beta.__class__
         key: Any = (
             found[0],
             flags,
@@ -239,9 +242,8 @@ def matmul(
         raise refuse(f"alpha must be a real number or an array of f32, got {shown(alpha)}")
     added = {role: array for role, array in zip(roles, more, strict=False) if array is not None}
     chosen = out_dtype, transpose_a, transpose_b, factor, beta, promote, schedule
-    product = Product(
-        tuple(added), activation, *chosen, kind, scale_block, arch, accumulate, bit_op, function=function
-    )
+    formats = kind, scale_block, arch, accumulate, bit_op, batch_invariant
+    product = Product(tuple(added), activation, *chosen, *formats, function=function)
     given = {"a": a, "b": b, **added}
     traced = libraries.JAX.is_traced((*given.values(), out))
     if traced and (out is not None or stream is not None):

@@ -157,6 +157,7 @@ def _of_library(operands: Operands, given: Mapping[str, object], stream: object)
     library, names, product = operands.libraries[0], tuple(given), operands.product
     wrong = {name: "None" for name in GROUPINGS if name in given}
     wrong |= {} if product.function is None else {"epilogue": "a weft.Epilogue"}
+    wrong |= {"batch_invariant": "False"} if product.batch_invariant else {}
     if library is libraries.JAX:
         wrong |= {"stream": "None"} if stream is not None else {}
         wrong |= {} if operands.created else {"out": "None"}

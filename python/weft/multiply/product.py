@@ -68,6 +68,7 @@ class Product:
     arch: str | None = None
     accumulate: Any = None
     bit_op: str | None = None
+    batch_invariant: bool = False
     by_columns: tuple[str, ...] = ()
     function: Traced | Callable[[str], Traced] | None = None
 
@@ -114,6 +115,7 @@ class Product:
             promote=_flag("promote", self.promote),
             schedule=_schedule(self.schedule),
             kind=kinds and tuple(kind.name for kind in kinds),
+            batch_invariant=_flag("batch_invariant", self.batch_invariant),
             scale_block=block_formats.checked_block(self.scale_block) or None,
         )
 

@@ -12,6 +12,7 @@ from weft.isa.tensor_map import ROW_BYTES
 from weft.launch import kernel, runtime
 from weft.launch.arrays import ArrayView
 from weft.multiply import compiled_schedules
+from weft.multiply.array_views import refuse
 from weft.multiply.operands import Operands
 from weft.multiply.product import Traced, kind_of
 from weft.schedules import tuned_files
@@ -73,15 +74,20 @@ def schedule_of(operands: Operands, chip: str, *, copies: bool = False) -> "AnyS
     """The schedule of a product's kernel, which reads `copies` of A or B. None where there is no kernel."""
     from weft.schedules import choice, loading
 
-    types, sizes = operands.types, operands.sizes
+    types, sizes, invariant = operands.types, operands.sizes, operands.product.batch_invariant
     schedule = operands.product.schedule
     assert not isinstance(schedule, str)  # as `Product.checked` has it
     if schedule is not None or choice.complaint(types, chip) is not None:
+        if schedule is not None and invariant:
+            m, _, k = _of_each(operands)
+            if wrong := choice.order_complaint(schedule, m, sizes.n, k, types, chip):
+                raise refuse(wrong)
         return schedule
     (a, b, *_), (m, members, k) = operands.views, _of_each(operands)
     chooser = choice.choose_for_groups if "row_ends" in operands.names else choice.choose
-    schedule = chooser(m, sizes.n, k, types, chip, members)
-    if not copies and any(view.row_alignment % ROW_BYTES for view in (a, b)):  # TMA can't copy the rows
+    schedule = chooser(m, sizes.n, k, types, chip, members, batch_invariant=invariant)
+    # TMA can't copy some rows. Kernels that read them divide or shift K, so invariant ones read copies.
+    if not (copies or invariant) and any(view.row_alignment % ROW_BYTES for view in (a, b)):
         skewed = loading.skewed(schedule, types, chip) if _alike(a, b) else None
         schedule = skewed or loading.schedule(m, sizes.n, k, types, chip, members) or schedule
     # In the emulator, a program's earlier products shouldn't select what it runs.
@@ -131,6 +137,8 @@ def transposed(operands: Operands, chip: str) -> tuple[int, ...]:
     padded = a.row_alignment % ROW_BYTES != 0, b.row_alignment % ROW_BYTES != 0
     m, members, k = _of_each(operands)
     wanted = transposing.transposes(m, sizes.n, k, types, chip, members, elements, padded)
+    if operands.product.batch_invariant and transposing.reads_copies(types, chip):
+        wanted = types.transposed  # whatever takes less time for this M
     return tuple(number for number, each in enumerate(wanted) if each)
 
 

@@ -22,6 +22,8 @@ from weft.dialects.schedule import (
     needed_chips,
 )
 from weft.dialects.schedule.families import FAMILIES, families_named, family_name
+from weft.dialects.schedule.family import Order
+from weft.dialects.schedule.nearest import nearest
 from weft.errors import WeftError, shown
 from weft.isa.chips import ChipSet, describe
 from weft.registry import extensions
@@ -46,7 +48,8 @@ UNKNOWN_SIZE = 4096
 @dataclass(frozen=True)
 class Request:
     """`members` products of M x N x K of some types on a chip. A size that isn't known is None. The epilogue
-    needs so many `registers` of a thread beside the sums.
+    needs so many `registers` of a thread beside the sums. `batch_invariant`: the order of sums must be that
+    for any M.
     """
 
     m: int | None
@@ -57,6 +60,7 @@ class Request:
     members: int = 1
     family: str = ""
     registers: int = 0
+    batch_invariant: bool = False
 
     @property
     def mnk(self) -> tuple[int, int, int]:
@@ -117,16 +121,18 @@ def choose(
     tuned: bool = True,
     family: str = "",
     registers: int = 0,
+    batch_invariant: bool = False,
 ) -> AnySchedule:
     """The schedule for an M x N x K product, or for a batch of `members`. A size that isn't known is None.
 
     `any_rows`: one whose kernel takes rows of any alignment. `tuned`: from the database, where it has one.
     `family`: one of the families with this name. `registers`: one whose threads have so many for the
-    epilogue, if a candidate has. Raises WeftError where no schedule is legal.
+    epilogue, if a candidate has. `batch_invariant`: one that adds products in an order which depends on N, K,
+    the types and the chip, but not on M. Raises WeftError where no schedule is legal.
     """
     if refusal := complaint(types, chip, any_rows=any_rows) or layout_complaint(types, chip):
         raise WeftError(refusal)
-    request = Request(m, n, k, types, chip, members, family, registers)
+    request = Request(m, n, k, types, chip, members, family, registers, batch_invariant)
     if refusal := family_complaint(request, any_rows=any_rows):
         raise WeftError(refusal)
     # Products are tuned one at a time: for a batch the model decides.
@@ -135,16 +141,20 @@ def choose(
 
 
 @lru_cache(maxsize=256)
-def choose_for_groups(mean: int, n: int, k: int, types: Types, chip: str, members: int) -> AnySchedule:
+def choose_for_groups(
+    mean: int, n: int, k: int, types: Types, chip: str, members: int, *, batch_invariant: bool = False
+) -> AnySchedule:
     """The schedule for `members` products of about `mean` rows each, of which some have few and others twice
     as many: a tile that the mean fills exactly would be half empty in most of them.
     """
     # While B takes the time, a larger tile costs nothing, and a larger group would read B once for each tile.
-    alike = choose(max(mean, min(2 * mean, GROUP_ROWS)), n, k, types, chip, members)
+    m = max(mean, min(2 * mean, GROUP_ROWS))
+    alike = choose(m, n, k, types, chip, members, batch_invariant=batch_invariant)
     if (predicted := CHOOSERS[type(alike)].predicted) is None:
         return alike
     requests = [Request(ceil_div(mean * part, 7), n, k, types, chip, members) for part in _SEVENTHS_OF_MEAN]
     found = [each for one in requests for each in islice(CHOOSERS[type(alike)].candidates(one), _TRIED)]
+    # No kernel of groups divides K, so all of a family have one order.
     schedules = tuple(dict.fromkeys([alike, *found]))
     times = [predicted(each, schedules) for each in requests]
     totals = dict(zip(schedules, map(sum, zip(*times, strict=True)), strict=True))
@@ -267,18 +277,52 @@ def family_complaint(request: Request, *, any_rows: bool = False) -> str | None:
 def _chosen(
     request: Request, any_rows: bool, files: tuple[Path, ...], families: tuple[type[AnySchedule], ...]
 ) -> AnySchedule:
-    tuned = _tuned(request, files)
-    if tuned is not None and isinstance(tuned, families_named(request.family)):
-        return _with_room(request, tuned)
-    for family in _able(request, any_rows):
-        if (chosen := _chosen_by(family, request)) is not None:
-            return _with_room(request, chosen)
+    found = _preferred(request, any_rows, files)
+    if request.batch_invariant:
+        others = _preferred(replace(request, m=None, members=1), any_rows, ())
+        whole = next((s for s in others if (order := _order(s, request)) and not order.divided), None)
+        if whole is not None:
+            order = _order(whole, request)
+            return next((s for s in found if _order(s, request) == order), whole)
+    elif (chosen := next(found, None)) is not None:
+        return _with_room(request, chosen)
     able = [family for family in reversed(families) if request.chip in family.chips(request.types)]
     named = " or ".join(family.instruction for family in able)
     raise WeftError(
         f"has no schedule for {request.chip} that is chosen for {product_text(request.types)} without being "
         f"named: name a schedule of {named}"
     )
+
+
+def _preferred(request: Request, any_rows: bool, files: tuple[Path, ...]) -> Iterator[AnySchedule]:
+    """The schedules for a product, the best first: a tuned one, then the choice of each family; for another
+    order of sums, also their candidates.
+    """
+    tuned = _tuned(request, files)
+    if tuned is not None and isinstance(tuned, families_named(request.family)):
+        yield tuned
+    for family in _able(request, any_rows):
+        if (chosen := _chosen_by(family, request)) is not None:
+            yield chosen
+            yield from CHOOSERS[family].candidates(request) if request.batch_invariant else ()
+
+
+def _order(schedule: AnySchedule, request: Request) -> Order | None:
+    return schedule.order(request.types, request.chip)
+
+
+def order_complaint(schedule: AnySchedule, m: int, n: int, k: int, types: Types, chip: str) -> str | None:
+    """Why a schedule doesn't add products in the order of batch-invariant ones, with the nearest that do.
+    None where it's illegal.
+    """
+    target, chosen = Target.of(chip), choose(m, n, k, types, chip, batch_invariant=True)
+    order, wanted = schedule.order(types, chip), chosen.order(types, chip)
+    if schedule.complaint(types, target) is not None or order == wanted:
+        return None
+    near = nearest(schedule, lambda s: s.complaint(types, target) is None and s.order(types, chip) == wanted)
+    got = ", ".join(order.divided if order else ()) or schedule.instruction
+    rule = f"schedule must add products by {chosen.instruction} in the order of K with batch_invariant"
+    return f"{rule}, got {got}; nearest legal: {', '.join(near) or chosen}"
 
 
 def _with_room(request: Request, chosen: AnySchedule) -> AnySchedule:

@@ -26,7 +26,7 @@ def transposes(
     """
     none, copied = (False, False), replace(types, transposed=(False, False))
     gpu = FITTED_GPUS.get(chip)
-    if gpu is None or not _reads(copied, chip) or _reads(types, chip):
+    if gpu is None or not reads_copies(types, chip):
         return none
     if choice.layout_complaint(types, chip) is None:
         by_mma = tma_mma.measured_us(m, n, k, types, gpu, members)
@@ -40,6 +40,12 @@ def transposes(
         if by_mma is None or _with_copies(by_mma, sizes, padded, gpu) <= with_copies:
             return none
     return types.transposed
+
+
+def reads_copies(types: Types, chip: str) -> bool:
+    """Whether `wgmma` multiplies these types on a chip with a model, but only with K-major copies."""
+    copied = replace(types, transposed=(False, False))
+    return chip in FITTED_GPUS and _reads(copied, chip) and not _reads(types, chip)
 
 
 def multiplied(product: Product) -> Product:

@@ -92,7 +92,7 @@ class _Operator:
             of_product = _scaled(of_z, operands)
             for name, derive, other in (("a", _of_a, operands["b"]), ("b", _of_b, operands["a"])):
                 if name in wanted:
-                    kept: Options = {"alpha": options["alpha"], "arch": options["arch"]}
+                    kept: Options = {name: options[name] for name in ("alpha", "arch", "batch_invariant")}
                     kept["out_dtype"] = operands[name].dtype
                     gradients[name] = derive(of_product.to(other.dtype), operands, valid, kept)
         for name, source in (("bias", of_z), ("residual", gradient), ("c", of_z)):
@@ -114,7 +114,7 @@ class _Operator:
         if of["alphas"] is not None:
             raise WeftError(FORWARD_MODE)
         operands, options = self._named(saved), ctx.options
-        kept = {name: options[name] for name in ("alpha", "promote", "accumulate", "arch")}
+        kept = {name: options[name] for name in ("alpha", "promote", "accumulate", "arch", "batch_invariant")}
         kept["out_dtype"] = result.dtype
         terms = [
             multiply(x, y, None, None, None, operands["alphas"], **kept)

@@ -12,7 +12,7 @@ from weft.torch.autograd import activated, for_each
 from weft.torch.operators import TYPES
 from weft.torch.signatures import Operand, Operands
 
-_REFUSED = ("promote", "accumulate", "kind_a", "kind_b", "scale_block", "bit_op")
+_REFUSED = ("promote", "accumulate", "kind_a", "kind_b", "scale_block", "bit_op", "batch_invariant")
 
 
 def _matmul(

@@ -24,7 +24,7 @@ ADDED = "Tensor? bias=None, Tensor? residual=None, Tensor? c=None, Tensor? alpha
 OPTIONS = (
     "float alpha=1.0, float? beta=None, str? activation=None, ScalarType? out_dtype=None, "
     "bool promote=False, str? accumulate=None, str? kind_a=None, str? kind_b=None, int? scale_block=None, "
-    "str? bit_op=None, str? schedule=None, str? arch=None"
+    "str? bit_op=None, bool batch_invariant=False, str? schedule=None, str? arch=None"
 )
 OPERANDS = {
     "matmul": "Tensor a, Tensor b",
