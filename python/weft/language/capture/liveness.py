@@ -27,17 +27,19 @@ def assigned(nodes: Iterable[ast.AST]) -> tuple[str, ...]:
     names: dict[str, None] = {}
 
     def visit(node: ast.AST) -> None:
-        if isinstance(node, ast.Name) and isinstance(node.ctx, (ast.Store, ast.Del)):
-            names[node.id] = None
-        names.update(dict.fromkeys(_named(node)))
+        if isinstance(node, (ast.Name, ast.Constant)):
+            if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+                names[node.id] = None
+            return
+        if not isinstance(node, ast.expr):
+            names.update(dict.fromkeys(_named(node)))
         if isinstance(node, SCOPES):
             return
         targets = [each.target for each in node.generators] if isinstance(node, _COMPREHENSIONS) else []
-        inner = {*assigned(targets)}
-        before = {*names}
+        own = [name for name in assigned(targets) if name not in names] if targets else []
         for child in ast.iter_child_nodes(node):
             visit(child)
-        for name in inner - before:  # names of a comprehension of its own
+        for name in own:  # of the comprehension alone
             names.pop(name, None)
 
     for node in nodes:
@@ -129,8 +131,13 @@ def scope(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
 
 def _declared(function: ast.FunctionDef, *kinds: type[ast.Global | ast.Nonlocal]) -> Names:
     """The names that statements in a function declare to be those of others."""
-    statements = (each for each in scope(function.body) if isinstance(each, kinds))
-    return frozenset(name for each in statements for name in each.names)
+    names, nodes = set[str](), list[ast.AST](function.body)
+    for node in nodes:  # which grows by the statements inside
+        if isinstance(node, kinds):
+            names.update(node.names)
+        if not isinstance(node, SCOPES):
+            nodes += [each for each in ast.iter_child_nodes(node) if not isinstance(each, ast.expr)]
+    return frozenset(names)
 
 
 def own_names(function: ast.FunctionDef) -> Names:
