@@ -42,7 +42,8 @@ def run(tool: str) -> int:
             process = _started(tool, said, kept, phases)
             status = _ended(process, tool)
             if work_process.crashed(status):
-                printed, told = said.content().decode("utf-8", "replace"), io.BytesIO(kept.content())
+                printed = said.content().decode("utf-8", "replace")
+                told = io.BytesIO(kept.content())
                 where = phase.read(phases.content())
                 cli.report(work_process.death(status, where, printed, cli.Kept.read(told)), tool)
                 return 1

@@ -80,7 +80,8 @@ def _on_several(options: Namespace, asked: "Sequence[Problem]", path: Path) -> i
     cli.say(f"{len(visible)} GPUs; results go to {path}")
     cli.say(_HEADING)
     shown: _Shown = []
-    known, failed = set[int](), False
+    known = set[int]()
+    failed = False
     with Bar(f"{len(asked)} products") as bar:
         for found in gpus.search(visible, partial(_share, options)):
             if isinstance(found, str):
@@ -193,7 +194,8 @@ def _row(problem: "Problem", entry: "Entry") -> str:
     """The model's choice and the fastest schedule: their times, the gain, and the schedules."""
     from weft.dialects.schedule import read_schedule
 
-    own, ratio = entry.model, _slower(entry)
+    own = entry.model
+    ratio = _slower(entry)
     took = f"{own[1]:9.2f}" if own and own[1] else f"{'–':>9}"
     gain = f"{100 * (ratio - 1):6.1f}" if ratio else f"{'–':>6}"
     chosen = str(read_schedule(entry.schedule))
@@ -218,7 +220,8 @@ def _say_means(shown: "_Shown") -> None:
         if (ratio := _slower(entry)) is not None:
             ratios.setdefault(problem.types, []).append(ratio)
     for types, each in ratios.items():
-        mean, of = geometric_mean(each), f"(geometric mean of {len(each)})"
+        mean = geometric_mean(each)
+        of = f"(geometric mean of {len(each)})"
         cli.say(f"{types}: the model's schedules take {mean:.3f} times as long {of}")
 
 

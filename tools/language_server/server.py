@@ -185,7 +185,8 @@ class Session:
         self.checks.submit(document)
 
     def _publish(self, document: Document, found: list[Problem]) -> None:
-        document.problems, uri = found, document.uri
+        document.problems = found
+        uri = document.uri
         diagnostics = [conversion.diagnostic(uri, document.text, each) for each in found]
         params = types.PublishDiagnosticsParams(uri, diagnostics, document.version)
         self.server.text_document_publish_diagnostics(params)

@@ -127,7 +127,8 @@ class Call:
         """Launches a kernel with the arrays, numbers and flags of the call that it takes, and those of its
         `own`, by its names for them.
         """
-        signature, arguments = kernel.signature, {**self.numbers, **own}
+        signature = kernel.signature
+        arguments = {**self.numbers, **own}
         for name in signature.arguments:
             if name not in arguments:
                 arguments[name] = self._argument(name)
@@ -263,7 +264,8 @@ def _launch(call: Call, out: Array, lse: Array, stream: object) -> None:
         out[...] = 0  # no query sees a key
         lse[...] = call.sinks[..., None] if "sinks" in call.given else -math.inf
         return
-    splits, sinking = _splits(call), "sinks" in call.given
+    splits = _splits(call)
+    sinking = "sinks" in call.given
     q, o, sums = call.matrices("q"), call.matrices("o", out), lse[None] if sizes.packed else lse
     causal = flags["rights"] and not flags["lefts"] and not sizes.packed
     how = {"causal": flags["rights"], "window": flags["lefts"], "capped": flags["capped"]}

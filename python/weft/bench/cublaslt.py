@@ -16,16 +16,22 @@ from weft.isa.types import E4M3, S8, TF32
 if TYPE_CHECKING:
     import torch
 
-_WORKSPACE_BYTES, _MOST_ALGORITHMS = 64 << 20, 200
+_WORKSPACE_BYTES = 64 << 20
+_MOST_ALGORITHMS = 200
 _FINALISTS, _ROUNDS = 6, 4  # timed again, in turns: one timing of each is too noisy
 # cudaDataType_t, by PyTorch's names.
 _TYPES = {"float32": 0, "float16": 2, "int8": 3, "int32": 10, "bfloat16": 14, "float8_e4m3fn": 28}
 # cublasComputeType_t: sums of s32, of f32 from tf32, and of f32.
-_SUMS, _F32_SUMS = {S8: 72, TF32: 77}, 68
+_SUMS = {S8: 72, TF32: 77}
+_F32_SUMS = 68
 # cublasLtMatmulDescAttributes_t, for the first and the second factor where there are two.
-_TRANSPOSED, _SCALE, _FAST_SUMS = (3, 4), (17, 18), 25
+_TRANSPOSED = (3, 4)
+_SCALE = (17, 18)
+_FAST_SUMS = 25
 # cublasLtMatmulPreferenceAttributes_t; alignments are those of both factors, C and D.
-_MOST_WORKSPACE, _ALIGNED, _MOST_ALIGNED = 1, (5, 6, 7, 8), 256
+_MOST_WORKSPACE = 1
+_ALIGNED = (5, 6, 7, 8)
+_MOST_ALIGNED = 256
 
 
 class _Proposal(ctypes.Structure):
@@ -74,7 +80,8 @@ class _Product:
             addresses = [getattr(each, name).data_ptr() for each in sets]
             aligned = min(_MOST_ALIGNED, *(address & -address for address in addresses))
             _set("MatmulPreference", preference, attribute, c_uint32(aligned))
-        proposed, count = (_Proposal * _MOST_ALGORITHMS)(), c_int()
+        proposed = (_Proposal * _MOST_ALGORITHMS)()
+        count = c_int()
         asked = self.descriptor, *self.layouts, self.layouts[-1], preference, _MOST_ALGORITHMS
         _call("MatmulAlgoGetHeuristic", _handle(), *asked, proposed, byref(count))
         return [each.algorithm for each in proposed[: count.value] if each.status == 0]

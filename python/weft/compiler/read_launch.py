@@ -230,7 +230,8 @@ def _read_map(kernel: ir.OpView, entry: ir.Attribute) -> record.MapParameter:
         raise refuse(kernel, f"entries of {_MAPS} must have the fields {', '.join(names)}, got {entry}")
     if not mlir.is_integer(values["matrix"]):
         raise refuse(kernel, f"matrix of {_MAPS} must be {mlir.INTEGER}, got {values['matrix']}")
-    swizzle, promotion = values["swizzle"].value, values["l2_promotion"].value
+    swizzle = values["swizzle"].value
+    promotion = values["l2_promotion"].value
     verdict = one_of("swizzle", swizzle, SWIZZLE_NAMES) or one_of("l2_promotion", promotion, L2_PROMOTIONS)
     if verdict:
         raise refuse(kernel, f"{_MAPS}: {verdict.reason}")

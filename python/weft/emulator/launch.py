@@ -208,7 +208,8 @@ class Module:
         sanitize, dependent = _flag("sanitize", sanitize), _flag("dependent", dependent)
         strict = _flag("strict", strict)
         compiled = chosen(None if compiled is None else _flag("compiled", compiled))
-        limits, ignored = checked(progress, max_seconds, threads), ignored_rules(ignore)
+        limits = checked(progress, max_seconds, threads)
+        ignored = ignored_rules(ignore)
         if trace is not None and not isinstance(trace, str | os.PathLike):
             raise WeftError(f"trace must be a path, got {shown(trace)}")
         shape = Shape(grid, block, cluster, shared_bytes, arithmetic, dependent=dependent)
@@ -230,7 +231,8 @@ class Module:
             watch = observers.watch if seed is not None else observers.sanitizer
             running = observers.program
             waves = Waves(running, launch, device, totals, watch, limits.progress, seed, strict)
-            waves.compiler, waves.compiled = tier_of(running, compiled), compiled
+            waves.compiler = tier_of(running, compiled)
+            waves.compiled = compiled
             waves.trace_of = observers.trace if seed is None else None
             if hooks is not None:
                 waves.hooks = hooks

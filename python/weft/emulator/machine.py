@@ -365,7 +365,8 @@ class Machine:
     # Called by the ends of blocks
 
     def part(self, group: Group, mask: Bools, after: int) -> None:
-        lanes, staying = group.lanes, np.zeros((self.wave.warps, 32), np.bool_)
+        lanes = group.lanes
+        staying = np.zeros((self.wave.warps, 32), np.bool_)
         staying[slice(None) if lanes.rows is None else lanes.rows] = mask
         leaving = lanes.threads() & ~staying
         group.lanes = Lanes.of(self.wave, staying)
@@ -389,9 +390,11 @@ class Machine:
             return True
         if group.lanes.rows is None and wave.launch.warps % 4 == 0:
             return True  # every warp of whole warpgroups
-        rows, here = group.lanes.row_numbers(), np.zeros(wave.warps, np.bool_)
+        rows = group.lanes.row_numbers()
+        here = np.zeros(wave.warps, np.bool_)
         here[rows] = True
-        first, missing = rows - wave.warp_of_row[rows] % 4, np.zeros(len(rows), np.bool_)
+        first = rows - wave.warp_of_row[rows] % 4
+        missing = np.zeros(len(rows), np.bool_)
         for at in range(4):
             mate = np.minimum(first + at, wave.warps - 1)
             there = (first + at < wave.warps) & here[mate] & (wave.cta_of_row[mate] == wave.cta_of_row[rows])
@@ -404,7 +407,8 @@ class Machine:
     def _hold_back(self, group: Group, rows: "np.ndarray[Any, np.dtype[np.intp]]") -> bool:
         """Takes the warps `rows` out of a group, to wait at its block; False if no warp is left."""
         lanes = group.lanes
-        waiting, complete = Group(group.block, group.frame, lanes), len(rows) < lanes.warps
+        waiting = Group(group.block, group.frame, lanes)
+        complete = len(rows) < lanes.warps
         if complete:
             threads = lanes.threads()
             staying = threads.copy()
@@ -430,7 +434,8 @@ class Machine:
         return live & ((union >> np.arange(32, dtype=np.uint32)) & np.uint32(1)).astype(np.bool_)
 
     def exit(self, group: Group) -> int:
-        wave, threads = self.wave, group.lanes.threads()
+        wave = self.wave
+        threads = group.lanes.threads()
         wave.live = wave.live & ~threads  # a new array, because groups may use the old one as their lanes
         if wave.watch is not None:
             wave.watch.exited(threads, self.program.blocks[group.block].line)

@@ -150,7 +150,8 @@ def _readable(x: Array, view: ArrayView) -> Array:
         return rows
     wide = (made.shape[0], -(-k // step) * step)
     copy = libraries.of(x).empty(x, view, wide, view.dtype)
-    copy[:, :k], copy[:, k:] = rows, 0
+    copy[:, :k] = rows
+    copy[:, k:] = 0
     return copy
 
 

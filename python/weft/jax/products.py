@@ -92,7 +92,8 @@ def matmul(
         by_role["scale_a"], by_role["scale_b"] = checked_pair("weft.jax.matmul", scales)
     number = alpha
     if not isinstance(alpha, Real):
-        number, by_role["alpha"] = 1.0, alpha
+        number = 1.0
+        by_role["alpha"] = alpha
     by_role = {name: each for name, each in by_role.items() if each is not None or name in ("a", "b")}
     roles = tuple(by_role)[2:]
     options = out_dtype, transpose_a, transpose_b, number, beta, promote, schedule
@@ -112,7 +113,8 @@ def of_roles(by_role: Mapping[str, Array], product: Product) -> Array:
     kind = _pack(operands, product.kind)
     transposes = product.transpose_a, product.transpose_b
     axes = array_views.as_matrices(operands, transposes, "weft.jax.matmul")
-    roles, out_dtype = tuple(operands)[2:], _type_name(product.out_dtype)
+    roles = tuple(operands)[2:]
+    out_dtype = _type_name(product.out_dtype)
     product = replace(product, roles=roles, kind=kind, out_dtype=out_dtype).checked()
     product = replace(product, by_columns=_transpose_scales(operands, product))
     return jnp.squeeze(multiply(operands, product), axes)

@@ -174,5 +174,6 @@ def _of_any(array: object) -> tuple[Hashable, int]:
     view = arrays.view(array)
     device = runtime.holder([view]) if view.device_id < 0 else view.device_id
     alignment = view.address & _BEYOND
-    library, layout = arrays.library(type(array)), (view.dtype, view.packed, view.shape, view.strides)
+    library = arrays.library(type(array))
+    layout = (view.dtype, view.packed, view.shape, view.strides)
     return (library, layout, alignment, view.device, device, view.readonly, view.stream), view.address

@@ -102,7 +102,8 @@ def _identity(function: Callable[..., object]) -> object:
 
 def _traced(function: Function, sums: str) -> Traced:
     with Module() as module, of_users():
-        kind, index = ir.Type.parse(sums), ir.IndexType.get()
+        kind = ir.Type.parse(sums)
+        index = ir.IndexType.get()
         kinds = [kind, index, index, *[kind] * len(function.keys)]
         holder = func.FuncOp("epilogue", (kinds, []))
         with ir.InsertionPoint(holder.add_entry_block()):

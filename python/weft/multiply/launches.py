@@ -216,7 +216,8 @@ class Rows:
 def _in_bytes(view: ArrayView, shape: list[int], strides: list[int]) -> ArrayView:
     """The bytes of an array with contiguous rows, and these sizes and strides of others dimensions."""
     size = view.bits // 8
-    sizes, steps = (*shape, view.shape[-1] * size), (*(each * size for each in strides), 1)
+    sizes = (*shape, view.shape[-1] * size)
+    steps = (*(each * size for each in strides), 1)
     return replace(view, owner=None, dtype="ui8", shape=sizes, strides=steps, readonly=False)
 
 

@@ -106,9 +106,11 @@ class Operands:
             what = "the epilogue must return one element in functions that JAX traces"
             raise refuse(f"{what}, got {len(kinds)}")
         if created:
-            shape, usual = sizes.as_given(sizes.of_array("out")), default_result(view_a.dtype)
+            shape = sizes.as_given(sizes.of_array("out"))
+            usual = default_result(view_a.dtype)
             new = {name: library.empty(a, view_a, shape, kind or usual) for name, kind in kinds.items()}
-            out, added = new.pop("out"), {**added, **new}
+            out = new.pop("out")
+            added = {**added, **new}
         if product.scale_block and "scale_a" not in added:
             raise refuse("scale_block must be given with scales of int32 only, got no scales")
         scales = product.kinds, product.block
@@ -179,7 +181,9 @@ class Operands:
     @property
     def result(self) -> Any:
         """What the call returns, once the product is computed."""
-        library, a, results = self.libraries[0], self.arrays[0], [self.arrays[n] for n in self.results]
+        library = self.libraries[0]
+        a = self.arrays[0]
+        results = [self.arrays[n] for n in self.results]
         if self.created:
             results = [library.handed_over(each, a) for each in results]
         return results[0] if len(results) == 1 else tuple(results)

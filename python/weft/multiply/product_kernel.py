@@ -83,7 +83,8 @@ def schedule_of(operands: Operands, chip: str, *, copies: bool = False) -> "AnyS
             if wrong := choice.order_complaint(schedule, m, sizes.n, k, types, chip):
                 raise refuse(wrong)
         return schedule
-    (a, b, *_), (m, members, k) = operands.views, _of_each(operands)
+    (a, b, *_) = operands.views
+    (m, members, k) = _of_each(operands)
     chooser = choice.choose_for_groups if "row_ends" in operands.names else choice.choose
     schedule = chooser(m, sizes.n, k, types, chip, members, batch_invariant=invariant)
     # TMA can't copy some rows. Kernels that read them divide or shift K, so invariant ones read copies.

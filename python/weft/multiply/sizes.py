@@ -157,7 +157,8 @@ class Sizes:
         `b` that rows of a select. Those of one element have a stride of 0. Raises WeftError for sizes that
         don't broadcast.
         """
-        matrices, wanted = self._as_matrices(view), self.of_array("out")
+        matrices = self._as_matrices(view)
+        wanted = self.of_array("out")
         if self.matrices is not None and len(matrices.shape) > 2:
             wanted = self.matrices, 1, self.n
         before = len(wanted) - len(matrices.shape)

@@ -263,7 +263,8 @@ def ends(sizes: npt.ArrayLike, unit: int = 1) -> npt.NDArray[np.int32]:
     the one before, rounded up to a multiple of `unit`: 128 with block scales, and along K where sums are
     promoted or scaled, or elements have less than 8 bits.
     """
-    end, found = 0, []
+    end = 0
+    found = []
     for size in np.asarray(sizes).tolist():
         end = -(-end // unit) * unit + size
         found.append(end)

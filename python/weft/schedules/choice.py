@@ -40,7 +40,9 @@ one. The model's own errors are larger.
 _T = TypeVar("_T")
 _Size = int | None
 _Listed = Collection[AnySchedule]
-_SEVENTHS_OF_MEAN, _TRIED, _BETTER = (1, 3, 5, 7, 9, 11, 13), 8, 0.98
+_SEVENTHS_OF_MEAN = (1, 3, 5, 7, 9, 11, 13)
+_TRIED = 8
+_BETTER = 0.98
 UNKNOWN_SIZE = 4096
 """The value that is assumed for a size that isn't known."""
 

@@ -51,7 +51,8 @@ class Tuner:
                 return entry, []
             files = (self.path, *tuned_files.sources(product.chip))
             known = database.tuned(product, files)
-            own, first = (self.samples, self.limit), [written(known)] if known else []
+            own = (self.samples, self.limit)
+            first = [written(known)] if known else []
             search = Search(problem, product, self.gpu, self.compiler, records, *own, first, progress)
             result = search.run(lambda: self._ahead(following))
             if result.best is None:

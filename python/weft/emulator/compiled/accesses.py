@@ -288,14 +288,16 @@ def _may_load_global(s: Value, op: Value, part: Value) -> bool:
     if not part.WRITABLE:
         return True
     for index in range(s.COUNT):
-        owner, run = s.ROWS[index] | s.WAVE << COLUMN_BITS, _word(s, index, RUN) != 0
+        owner = s.ROWS[index] | s.WAVE << COLUMN_BITS
+        run = _word(s, index, RUN) != 0
         for lane in set_bits(_lanes(s, index, USED)):
             first = _first(s, index, lane, part.SHIFT)
             if not (run and width >> part.SHIFT == 1 and _is_own(part, 1, owner, first)):
                 for at in range(first, first + (width * _elements(s, index) >> part.SHIFT)):
                     keep(part, part.GRANULES + at, owner)
     for index in range(s.COUNT):
-        owner, now = s.ROWS[index] | s.WAVE << COLUMN_BITS, _clock(s, index)[s.ROWS[index]]
+        owner = s.ROWS[index] | s.WAVE << COLUMN_BITS
+        now = _clock(s, index)[s.ROWS[index]]
         for lane in set_bits(_lanes(s, index, USED)):
             first = part.GRANULES + _first(s, index, lane, part.SHIFT)
             for at in range(first, first + (width * _elements(s, index) >> part.SHIFT)):
@@ -309,7 +311,8 @@ def _may_store_global(s: Value, op: Value, part: Value) -> bool:
     if not _knows_all(s, part, width, 3, MASK, False) or not _is_alone(s, width, part.STAMPS, part.SHIFT):
         return False
     for index in range(s.COUNT):
-        owner, now = s.ROWS[index] | s.WAVE << COLUMN_BITS, _clock(s, index)[s.ROWS[index]]
+        owner = s.ROWS[index] | s.WAVE << COLUMN_BITS
+        now = _clock(s, index)[s.ROWS[index]]
         for lane in set_bits(_lanes(s, index, MASK)):
             first = _first(s, index, lane, part.SHIFT)
             for at in range(first, first + (width * _elements(s, index) >> part.SHIFT)):
@@ -322,7 +325,8 @@ def _may_store_global(s: Value, op: Value, part: Value) -> bool:
 def _knows_all(s: Value, part: Value, width: int, slots: int, mask: int, constant: bool) -> bool:
     """Whether warps know of the last write (there must be none if `constant`), and of reads in other rows."""
     for index in range(s.COUNT):
-        owner, clock = s.ROWS[index] | s.WAVE << COLUMN_BITS, _clock(s, index)
+        owner = s.ROWS[index] | s.WAVE << COLUMN_BITS
+        clock = _clock(s, index)
         run = _word(s, index, RUN) != 0 and width >> part.SHIFT == 1 and not constant
         for lane in set_bits(_lanes(s, index, mask)):
             first = _first(s, index, lane, part.SHIFT)
@@ -391,7 +395,8 @@ def _may_access_shared(s: Value, op: Value, width: int, loads: bool) -> bool:
     if op.WIDTH < part.SHIFT:
         return False
     for index in range(s.COUNT):
-        row, clock = s.ROWS[index], _clock(s, index)
+        row = s.ROWS[index]
+        clock = _clock(s, index)
         ranks = clock[row - row % part.READERS :]
         for lane in set_bits(_lanes(s, index, MASK)):
             first = _first(s, index, lane, part.SHIFT)
@@ -510,7 +515,9 @@ def copied(s: Value, op: Value) -> int:
     if not s.CHECKED:
         return 1
     for index in range(s.COUNT):
-        row, time, state = s.ROWS[index], 0, 0
+        row = s.ROWS[index]
+        time = 0
+        state = 0
         if op.READS:
             source = op.OFFSETS[0] * s.WARPS + row
             time, state = s.BUSY[source], s.CHANGED[source]

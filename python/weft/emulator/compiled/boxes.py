@@ -344,7 +344,8 @@ class Boxes:
         byte `begin` on, and signals the mbarrier of each. `marks`: the CTAs with their mbarriers. `awaited`:
         one mbarrier signals all of it. False, and nothing has changed, if the interpreter must copy.
         """
-        wave, buffer = self._wave, self._ready(row, box, writes=False)
+        wave = self._wave
+        buffer = self._ready(row, box, writes=False)
         if buffer is None:
             return False
         ctas = self._targets(row, begin, marks)
@@ -378,7 +379,8 @@ class Boxes:
         reader, slot, time = 0, 0, 0
         if watch is not None:
             reader = watch.clocks.column(("bulk", row))
-            time, slot = watch.clocks.times.item(reader) + 1, watch.races.slot(reader)
+            time = watch.clocks.times.item(reader) + 1
+            slot = watch.races.slot(reader)
         unit = self._writer(row, box, where)
         if unit is None:
             return False
@@ -447,7 +449,8 @@ class Boxes:
                 if not watch.unit_may_signal(mark, row):
                     return None
                 column, time = known, watch.clocks.times.item(known) + 1
-            first, word = cta * self._stride, mark[0] * self._stride + mark[1]
+            first = cta * self._stride
+            word = mark[0] * self._stride + mark[1]
             numbers += (first + begin, first + self._size, column, time, word)
         return numbers
 

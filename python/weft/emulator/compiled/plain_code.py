@@ -147,7 +147,8 @@ class _Module:
             if not name:
                 made.linkage = "internal"
             self._known[key] = made, result
-            builder, values = ir.IRBuilder(made.append_basic_block("entry")), iter(made.args)
+            builder = ir.IRBuilder(made.append_basic_block("entry"))
+            values = iter(made.args)
             arguments = [each if isinstance(each, _Fixed) else _Typed(next(values), each) for each in given]
             _Body(self, builder, function, arguments).write()
         return self._known[key]
@@ -355,7 +356,8 @@ class _Body:
             record = self.value(node.value)
             return self._at(record.value, _I64(record.kind[node.attr])), record.kind[node.attr]
         assert isinstance(node, ast.Subscript)
-        array, index = self.value(node.value), self._number(self.value(node.slice))
+        array = self.value(node.value)
+        index = self._number(self.value(node.slice))
         return self._at(array.value, index, _element(array.kind)), array.kind
 
     def _at(self, pointer: ir.Value, index: ir.Value, element: ir.Type = _I64) -> ir.Value:

@@ -503,7 +503,8 @@ class _Planner:
 def find_needs(plan: Plan) -> None:
     """What each entry needs: sets of registers as bits, until they no longer grow."""
     operations, first = plan.operations, plan.blocks[:, BlockPart.FIRST].tolist()
-    needs, grows = [sum(1 << slot for slot in operation.slots) for operation in operations], True
+    needs = [sum(1 << slot for slot in operation.slots) for operation in operations]
+    grows = True
     while grows:
         grows = False
         for at in range(len(operations) - 1, -1, -1):

@@ -226,7 +226,8 @@ def _load_d(job: Value, total: Value, p: _Product) -> None:
         for column in range(p.of.n):
             at, bits = row * p.of.n + column, 0
             if job.KEEP:
-                place, narrow = _place(job, row, column, p), p.halves and not p.of.rows
+                place = _place(job, row, column, p)
+                narrow = p.halves and not p.of.rows
                 bits = view(job.D, "u2")[place] if narrow else view(job.D, "u4")[place]
             if p.halves:
                 total[at] = _half(bits & 0xFFFF)

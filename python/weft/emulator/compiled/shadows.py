@@ -116,7 +116,9 @@ class Shadows:
             state[Field.FILLED] = sanitizer.local.written.ctypes.data
             registers = sanitizer.registers
             fields = Field.BUSY, Field.HELD, Field.CHANGED, Field.HAS_CHANGED, Field.COLUMNS
-            busy, read, changed = registers.busy, registers.read, registers.changed
+            busy = registers.busy
+            read = registers.read
+            changed = registers.changed
             arrays: list[Array] = [busy, read, changed, registers.has_changed, registers.columns]
             for which, array in zip(fields, arrays, strict=True):
                 state[which] = array.ctypes.data

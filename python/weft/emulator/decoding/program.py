@@ -51,7 +51,8 @@ def ranks(successors: Sequence[Sequence[int]], entry: int) -> list[int]:
     """The rank of every node; unreachable nodes come last."""
     order: list[int] = []
     # The entry may be in a loop, which must stay contiguous: control comes from a node before it.
-    start, successors = len(successors), [*successors, [entry]]
+    start = len(successors)
+    successors = [*successors, [entry]]
     # Each item is a set of nodes that is still to be ordered, and the node at which control enters it.
     work: list[tuple[set[int], int]] = [(_reachable(successors, start), start)]
     while work:

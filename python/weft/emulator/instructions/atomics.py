@@ -91,8 +91,10 @@ def atomic(op: Op) -> Step:
     name = op.choice(_OPERATIONS)
     exchanging = order and order._replace(exchanges=name == "exch")
     op.flag("noftz")
-    space, count = state_space(op), int(op.choice(["v2", "v4", "v8"], "v1")[1:])
-    kind, returns = op.type(), op.prefix == "atom"
+    space = state_space(op)
+    count = int(op.choice(["v2", "v4", "v8"], "v1")[1:])
+    kind = op.type()
+    returns = op.prefix == "atom"
     first = 1 if returns else 0
     inputs = 2 if name == "cas" else 1
     op.count(first + 1 + inputs, first + 2 + inputs)

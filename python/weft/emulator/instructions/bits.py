@@ -59,7 +59,8 @@ def shifter(kind: Type, direction: str) -> Callable[[Array, Array], Array]:
 
 @table.step("shf")
 def funnel(op: Op) -> Step:
-    direction, clamps = op.choice(["l", "r"]), op.choice(["clamp", "wrap"]) == "clamp"
+    direction = op.choice(["l", "r"])
+    clamps = op.choice(["clamp", "wrap"]) == "clamp"
     op.type("b32")
 
     def function(low: Array, high: Array, amount: Array) -> Array:
@@ -80,7 +81,8 @@ def extract(op: Op) -> Step:
     def function(x: Array, start: Array, count: Array) -> Array:
         pos, size = field_of(start), field_of(count)
         shifted = x.astype(np.uint64) >> np.minimum(pos, 63).astype(np.uint64)
-        shifted, field = np.where(pos < width, shifted, np.uint64(0)), _low_bits(size)
+        shifted = np.where(pos < width, shifted, np.uint64(0))
+        field = _low_bits(size)
         value = shifted & field
         if kind.kind == "s":
             # The sign is that of the field's last bit, or of the operand if the field extends past it.
@@ -126,7 +128,8 @@ def insert(op: Op) -> Step:
 @table.step("bfind")
 def find_bit(op: Op) -> Step:
     """The highest bit that differs from the sign; -1 if there is none."""
-    as_shift, kind = op.flag("shiftamt"), op.type("u32 u64 s32 s64")
+    as_shift = op.flag("shiftamt")
+    kind = op.type("u32 u64 s32 s64")
 
     def function(x: Array) -> Array:
         flipped = np.where(x.view(kind.view) < 0, ~x, x) if kind.kind == "s" else x
@@ -140,7 +143,8 @@ def find_bit(op: Op) -> Step:
 def leading_zeros(value: Array, bits: int) -> Array:
     """The number of zero bits above the highest set bit, as u32; `bits` for zero."""
     count: Array | np.uint32 = np.uint32(0)
-    step, rest = bits // 2, value
+    step = bits // 2
+    rest = value
     while step:
         empty = (rest >> rest.dtype.type(bits - step)) == 0
         count = count + np.where(empty, np.uint32(step), np.uint32(0))
@@ -218,7 +222,8 @@ def mask(op: Op) -> Step:
 @table.step("szext")
 def extend(op: Op) -> Step:
     """The low `b` bits of `a`, sign- or zero-extended; widths above 32 are clamped or wrap."""
-    clamps, signed = op.choice(["clamp", "wrap"]) == "clamp", op.type("u32 s32").kind == "s"
+    clamps = op.choice(["clamp", "wrap"]) == "clamp"
+    signed = op.type("u32 s32").kind == "s"
 
     def function(x: Array, count: Array) -> Array:
         size = np.minimum(count, np.uint32(32)) if clamps else count & np.uint32(31)
@@ -247,7 +252,8 @@ def lop3(op: Op) -> Step:
             out |= (x if n & 4 else ~x) & (y if n & 2 else ~y) & (z if n & 1 else ~z)
         return out
 
-    known, sources = _KNOWN_LOP3.get(truth, function), [op.source(i, B32) for i in (1, 2, 3)]
+    known = _KNOWN_LOP3.get(truth, function)
+    sources = [op.source(i, B32) for i in (1, 2, 3)]
     first, second = op.pair(0)
     if not combine:
         return compute(op.destination(first, U32), known, *sources)

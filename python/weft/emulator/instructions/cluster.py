@@ -20,7 +20,8 @@ _MOST_BYTES = 16
 @table.step("mapa")
 def mapa(op: Op) -> Step:
     """`mapa{.shared::cluster}.u32|u64 d, a, rank`: the address of `a` in the CTA of that rank."""
-    in_space, kind = op.flag("shared::cluster"), op.type("u32 u64")
+    in_space = op.flag("shared::cluster")
+    kind = op.type("u32 u64")
     window = 0 if in_space or kind.bits == 32 else WINDOWS["shared"]
     kept, base = kind.storage.type(_OFFSET), kind.storage.type(window)
     shift = kind.storage.type(RANK_SHIFT)
@@ -107,7 +108,8 @@ def _notify(lanes: Lanes, event: str, addresses: Addresses, size: int, marks: Ad
     if watch is None:
         return
     for cta, offset, mask in targets(lanes, marks):
-        threads, chosen = lanes.narrowed(mask).threads(), addresses[mask].astype(np.intp)
+        threads = lanes.narrowed(mask).threads()
+        chosen = addresses[mask].astype(np.intp)
         for owner in np.unique(chosen // stride):
             begin = chosen[chosen // stride == owner] % stride
             offsets = (begin[:, None] + np.arange(size)).ravel()

@@ -38,7 +38,8 @@ def comparison(op: Op, name: str, kind: Type, ftz: bool) -> Compare:
         if kind.kind != "s":
             return function
         return lambda x, y: function(x.view(view), y.view(view))
-    element, compare = kind.name.removesuffix("x2"), _float_comparison(op, name)
+    element = kind.name.removesuffix("x2")
+    compare = _float_comparison(op, name)
 
     def values(bits: Array) -> Array:
         bits = bits.view(f"u{2 if element in ('f16', 'bf16') else kind.bytes}")
@@ -68,12 +69,15 @@ _NAMES = [*ORDERED, *_UNSIGNED, *_UNORDERED, "num", "nan"]
 
 @table.step("setp")
 def setp(op: Op) -> Step:
-    name, combine, ftz = op.choice(_NAMES), op.choice(_COMBINE, ""), op.flag("ftz")
+    name = op.choice(_NAMES)
+    combine = op.choice(_COMBINE, "")
+    ftz = op.flag("ftz")
     kind = op.type(_ALL)
     op.count(4 if combine else 3)
     compare = comparison(op, name, kind, ftz)
     first, second = op.pair(0)
-    result, sources = op.destination(first, PRED), [op.source(1, kind), op.source(2, kind)]
+    result = op.destination(first, PRED)
+    sources = [op.source(1, kind), op.source(2, kind)]
     packed = kind.name.endswith("x2")  # one result is that of the low halves
     if second is None and not combine and not packed:
         return compute(result, compare, *sources)
@@ -96,7 +100,9 @@ def setp(op: Op) -> Step:
 @table.step("set")
 def set_(op: Op) -> Step:
     """All ones, or 1.0 for a floating-point result, if a comparison is true."""
-    name, combine, ftz = op.choice(_NAMES), op.choice(_COMBINE, ""), op.flag("ftz")
+    name = op.choice(_NAMES)
+    combine = op.choice(_COMBINE, "")
+    ftz = op.flag("ftz")
     out, kind = op.type("u16 s16 u32 s32 f32 f16 bf16 f16x2 bf16x2"), op.type(_ALL)
     op.count(4 if combine else 3)
     compare = comparison(op, name, kind, ftz)

@@ -56,7 +56,8 @@ def packed(op: Op, out: Type, kind: Type, mode: str, relu: bool, finite: bool) -
 
 
 def _to_halves(op: Op, out: Type, mode: str, relu: bool, finite: bool) -> Step:
-    element, random = TYPES[out.name[:-2]], mode == "rs"
+    element = TYPES[out.name[:-2]]
+    random = mode == "rs"
     noise_bits = 13 if element.name == "f16" else 16
 
     def half(bits: Array, noise: Array | None) -> Array:
@@ -218,7 +219,8 @@ def cvt(op: Op) -> Step:
         function = _integer_to_integer(out, kind, sat)
     source = op.source(1, kind, any_width=True)
     # A register wider than the type has the value in its low bits; a wider result is extended.
-    read, written = op.register_type(op.operand(1), kind), op.register_type(op.operand(0), out)
+    read = op.register_type(op.operand(1), kind)
+    written = op.register_type(op.operand(0), out)
     chain: list[Function] = []
     if read.bits > kind.bits:
         chain.append(lambda value: value.astype(kind.storage))
@@ -249,7 +251,8 @@ def _integer_to_integer(out: Type, kind: Type, sat: bool) -> Function:
 
 
 def _integer_to_float(out: Type, kind: Type, mode: str, sat: bool) -> Function:
-    view, narrow = kind.view, {"f16": np.float16, "f32": np.float32, "f64": np.float64}
+    view = kind.view
+    narrow = {"f16": np.float16, "f32": np.float32, "f64": np.float64}
 
     def function(value: Array) -> Array:
         number = value.view(view)

@@ -81,7 +81,8 @@ def mbarrier_arrive(op: Op) -> Step:
     def run(lanes: Lanes) -> None:
         mbarriers = lanes.wave.mbarriers
         for cta, offset, mask in barrier.targets(lanes):
-            threads, count = lanes.narrowed(mask).threads(), int(np.count_nonzero(mask))
+            threads = lanes.narrowed(mask).threads()
+            count = int(np.count_nonzero(mask))
             if counted:
                 mbarriers.expect_arrivals(cta, offset, count, line)
 
@@ -99,7 +100,8 @@ def mbarrier_arrive(op: Op) -> Step:
 
 def _filled(lanes: Lanes, address: Addresses, wanted: Array, size: int, line: int) -> Array:
     """Elements of `size` bytes, of which only the first `wanted` are read."""
-    memory, out = lanes.wave.memory, np.zeros((lanes.warps, 32, size), np.uint8)
+    memory = lanes.wave.memory
+    out = np.zeros((lanes.warps, 32, size), np.uint8)
     full = lanes.enabled() & (wanted == size)
     if full.any():
         value = memory.load(lanes.narrowed(full), "global", address, size, line)

@@ -153,7 +153,8 @@ def st_bulk(op: Op) -> Step:
     op.flag("weak")
     space = "shared" if op.flag("shared::cta") else "generic"
     op.count(3)
-    address, size = op.address(0, space), op.operand(1)
+    address = op.address(0, space)
+    size = op.operand(1)
     if isinstance(size, Integer) and (complaint := _complaint(size.value)):
         op.fail(complaint, size.location)
     narrow = isinstance(size, Name) and op.register_type(size, U64).bits == 32
@@ -246,7 +247,8 @@ def copy(op: Op) -> Step:
     """`cp.async.bulk.target.source… [to], [from], size{, [mbarrier]}{, mask}{, policy}`."""
     ends = Ends(op)
     multicast, masked = op.flag("multicast::cluster"), op.flag("cp_mask")
-    hinted, lenient = "L2::cache_hint" in op.opcode, 2 * op.flag("ignore_oob")
+    hinted = "L2::cache_hint" in op.opcode
+    lenient = 2 * op.flag("ignore_oob")
     op.count(3 + ends.loads + multicast + masked + hinted + lenient)
     if lenient and ends.target + ends.source != "shared::ctaglobal":
         op.fail(".ignore_oob must copy from .global to .shared::cta")
@@ -294,7 +296,8 @@ def _into_shared(
         sizes, marks, offsets = lanes.read(size), barrier.of(lanes), target.of(lanes)
         begins = source.of(lanes) if isinstance(source, SharedAddress) else source(lanes)
         masks = lanes.read(ctas) if ctas else None
-        stride, edges = lanes.wave.memory.shared_stride, [lanes.read(slot) for slot in ignored]
+        stride = lanes.wave.memory.shared_stride
+        edges = [lanes.read(slot) for slot in ignored]
         for one, at, cta in lanes.singles():
             count = _checked(one, int(sizes[at]), int(offsets[at]), int(begins[at]), line)
             mark = divmod(int(marks[at]), stride)
@@ -357,7 +360,8 @@ def _from_global(
         raise fault(one, what, line, address, "misaligned")
     segment = global_segment(one, address, left, size - right, line, writes=False)
     notify_global(one, "load", address + np.arange(left, size - right), line, barrier)
-    begin, out = address - segment.base, np.zeros(size, np.uint8)
+    begin = address - segment.base
+    out = np.zeros(size, np.uint8)
     out[left : size - right] = segment.data[begin + left : begin + size - right]
     return out
 
@@ -404,7 +408,8 @@ def _to_global(op: Op, size: int, mask: int, line: int, write: Write) -> Step:
 @table.step("cp.reduce.async.bulk")
 def reduce(op: Op) -> Step:
     """`cp.reduce.async.bulk.target.source….op.type [to], [from], size{, [mbarrier]}{, policy}`."""
-    ends, hinted = Ends(op), "L2::cache_hint" in op.opcode
+    ends = Ends(op)
+    hinted = "L2::cache_hint" in op.opcode
     op.count(3 + ends.loads + hinted)
     size, line = op.source(2, U32), op.line
     write = reduction(op, reduction_name(op), op.type())

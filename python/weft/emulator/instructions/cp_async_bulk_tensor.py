@@ -49,7 +49,8 @@ def replace(op: Op) -> Step:
     """`tensormap.replace.tile.field{.space}.b1024.type [map]{, ordinal}, value`."""
     op.choice(["tile"])
     name = op.choice([name for name in FIELDS if name != "l2_promotion"])
-    field, space = FIELDS[name], _SPACES[op.choice(["global", "shared::cta"], "")]
+    field = FIELDS[name]
+    space = _SPACES[op.choice(["global", "shared::cta"], "")]
     op.choice(["b1024"])
     kind = U64 if op.choice(["b32", "b64"]) == "b64" else U32
     if kind.bits != field.bits:
@@ -184,7 +185,8 @@ class MapOperand:
 
     def _bytes(self, one: Lanes, at: tuple[int, int], address: np.uint64) -> bytes:
         """The bytes of a thread's map. A parameter's, which nothing changes, need no check of each access."""
-        memory, begin = one.wave.memory, int(address) - WINDOWS["param"]
+        memory = one.wave.memory
+        begin = int(address) - WINDOWS["param"]
         if 0 <= begin <= memory.device.params.size - BYTES:
             memory.bytes["param"] += BYTES
             return memory.device.params.data[begin : begin + BYTES].tobytes()
@@ -300,7 +302,8 @@ def _global(
     if not len(inside):
         return np.zeros(0, np.uint8), np.zeros((0, taken.unit), np.int64)
     last = int(inside.max()) + taken.unit
-    first, writes = int(inside.min()), kind != "load"
+    first = int(inside.min())
+    writes = kind != "load"
     segment = cp_async_bulk.global_segment(one, map_.address, first, last, line, writes=writes)
     begins = inside + map_.address
     if taken.in_chunks:
@@ -365,7 +368,8 @@ def copy(op: Op) -> Step:
 
     def run(lanes: Lanes) -> None:
         maps, where, marks = tensor.address(lanes), tensor.coordinates(lanes), barrier.of(lanes)
-        targets, moved = target.of(lanes), offsets(lanes)
+        targets = target.of(lanes)
+        moved = offsets(lanes)
         masks = lanes.read(ctas) if ctas else None
         stride = lanes.wave.memory.shared_stride
         for one, at, cta in lanes.singles():
@@ -455,13 +459,17 @@ def prefetch(op: Op) -> Step:
     """`cp.async.bulk.prefetch.tensor.dim.L2.src… [map, {coordinates}]…`: a hint, with checked operands."""
     op.flag("L2")
     op.choice(["global"])
-    hinted, tensor = op.flag("L2::cache_hint"), MapOperand(op, 0)
+    hinted = op.flag("L2::cache_hint")
+    tensor = MapOperand(op, 0)
     shifted = tensor.mode.startswith("im2col")
     op.count(1 + shifted + hinted)
-    offsets, line = _offsets(op, 1, tensor.rank - 2 if shifted else 0), op.line
+    offsets = _offsets(op, 1, tensor.rank - 2 if shifted else 0)
+    line = op.line
 
     def run(lanes: Lanes) -> None:
-        maps, where, moved = tensor.address(lanes), tensor.coordinates(lanes), offsets(lanes)
+        maps = tensor.address(lanes)
+        where = tensor.coordinates(lanes)
+        moved = offsets(lanes)
         for one, at, _ in lanes.singles():
             map_ = tensor.map(one, at, maps)
             if tensor.mode == "tile":

@@ -238,7 +238,8 @@ def _sum_of_product(x: Array, y: Array, z: Array) -> Array:
 def sign(op: Op) -> Step:
     """Changes the sign bit; NaN becomes that of computed results, which in f64 is itself, made quiet."""
     fmt = Format(op)
-    bit, clears = 1 << {"f16": 15, "bf16": 15, "f32": 31, "f64": 63}[fmt.name], op.prefix == "abs"
+    bit = 1 << {"f16": 15, "bf16": 15, "f32": 31, "f64": 63}[fmt.name]
+    clears = op.prefix == "abs"
 
     def function(register: Array) -> Array:
         bits = fmt.elements(register)
@@ -260,7 +261,8 @@ def min_max(op: Op) -> Step:
     def two(x: Array, y: Array) -> Array:
         a, b = (np.abs(x), np.abs(y)) if absolute else (x, y)
         plain = (np.minimum if least else np.maximum) if fmt.nan else (np.fmin if least else np.fmax)
-        value, equal = plain(a, b), (a == b) & (a == 0)
+        value = plain(a, b)
+        equal = (a == b) & (a == 0)
         zero = np.signbit(a) | np.signbit(b) if least else np.signbit(a) & np.signbit(b)
         value = np.where(equal, np.where(zero, -abs(a), abs(a)), value)
         if fmt.xorsign:
@@ -296,7 +298,8 @@ def testp(op: Op) -> Step:
         "normal": lambda x: np.isfinite(x) & ((np.abs(x) >= smallest) | (x == 0)),
         "subnormal": lambda x: (np.abs(x) < smallest) & (x != 0),
     }
-    function, view = tests[test], f"f{kind.bytes}"
+    function = tests[test]
+    view = f"f{kind.bytes}"
     return computing(op, lambda x: function(x.view(view)), TYPES["pred"], kind)
 
 

@@ -63,7 +63,8 @@ class Fragment:
         name: str = "",
         layout: str = "",
     ) -> None:
-        items, kind = op.items(operand), TYPES[_REGISTER.get(registers.type, "b32")]
+        items = op.items(operand)
+        kind = TYPES[_REGISTER.get(registers.type, "b32")]
         if len(items) != registers.count:
             op.fail(
                 f"expects {registers.count} {registers.name.upper()} registers, got {len(items)}",
@@ -176,7 +177,8 @@ class Chosen:
 
     def _sources(self, read: Callable[[int], Array]) -> Array:
         """The lane whose register each lane needs, if the first lanes of the quads need them."""
-        first, lane = read(self._chosen).astype(np.intp) * self._width, np.arange(32)
+        first = read(self._chosen).astype(np.intp) * self._width
+        lane = np.arange(32)
         sources: Array = (lane & ~3) | ((lane + first) & 3)
         return sources
 
@@ -221,7 +223,8 @@ def expanded(stored: Array, codes: Array, chunk: int) -> tuple[Array, Bools]:
     positions = (np.arange(codes.shape[2]) * chunk)[:, None] + inside
     count, rows = stored.shape[:2]
     dense = np.zeros((count, rows, codes.shape[2] * chunk), stored.dtype)
-    absent, positions = np.ones(dense.shape, np.bool_), positions.reshape(count, rows, -1)
+    absent = np.ones(dense.shape, np.bool_)
+    positions = positions.reshape(count, rows, -1)
     np.put_along_axis(dense, positions, stored, axis=2)
     np.put_along_axis(absent, positions, False, axis=2)
     return dense, absent

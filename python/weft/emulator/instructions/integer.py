@@ -65,7 +65,8 @@ def _by_parts(function: np.ufunc, kind: Type, saturates: bool) -> Callable[[Arra
 
 @table.step("addc", "subc")
 def add_carry(op: Op) -> Step:
-    keeps_carry, kind = op.flag("cc"), op.type("u32 s32 b32 u64 s64 b64")
+    keeps_carry = op.flag("cc")
+    kind = op.type("u32 s32 b32 u64 s64 b64")
     op.count(3)
     result, a, b = op.destination(0, kind), op.source(1, kind), op.source(2, kind)
     return _with_carry(op, kind, (result, a, b), op.code.carry, keeps_carry, op.prefix == "subc")
@@ -110,7 +111,8 @@ def _clamp(value: Array, kind: Type) -> Array:
 
 @table.step("mul", "mul24")
 def mul(op: Op) -> Step:
-    part, kind = op.choice(["lo", "hi", "wide"]), op.type(_INTEGERS)
+    part = op.choice(["lo", "hi", "wide"])
+    kind = op.type(_INTEGERS)
     out = TYPES[f"{kind.kind}{_WIDER[kind.bits]}"] if part == "wide" and kind.bits in _WIDER else kind
     if part == "wide" and out is kind:
         op.fail("isn't defined for 64 bits")
@@ -120,8 +122,10 @@ def mul(op: Op) -> Step:
 
 @table.step("mad", "mad24", "madc")
 def mad(op: Op) -> Step:
-    part, saturates = op.choice(["lo", "hi", "wide"]), op.flag("sat")
-    keeps_carry, kind = op.flag("cc"), op.type(_INTEGERS)
+    part = op.choice(["lo", "hi", "wide"])
+    saturates = op.flag("sat")
+    keeps_carry = op.flag("cc")
+    kind = op.type(_INTEGERS)
     op.count(4)
     out = TYPES[f"{kind.kind}{_WIDER[kind.bits]}"] if part == "wide" and kind.bits in _WIDER else kind
     product = multiply24(kind, part) if op.prefix == "mad24" else multiply(kind, part)
@@ -160,7 +164,8 @@ def multiply(kind: Type, part: str) -> Callable[[Array, Array], Array]:
 
     if part == "wide":
         return lambda x, y: whole(x, y).view(storage)
-    shift, narrow = wide.type(kind.bits), kind.storage
+    shift = wide.type(kind.bits)
+    narrow = kind.storage
     return lambda x, y: (whole(x, y) >> shift).astype(narrow)
 
 
@@ -174,7 +179,8 @@ def _high_unsigned(x: Array, y: Array) -> Array:
 
 
 def _high_signed(x: Array, y: Array) -> Array:
-    high, zero = _high_unsigned(x, y), np.uint64(0)
+    high = _high_unsigned(x, y)
+    zero = np.uint64(0)
     return high - np.where(x.view(np.int64) < 0, y, zero) - np.where(y.view(np.int64) < 0, x, zero)
 
 
@@ -235,7 +241,8 @@ def sign(op: Op) -> Step:
 
 @table.step("min", "max")
 def min_max(op: Op) -> Step:
-    relu, kind = op.flag("relu"), op.type(f"{_INTEGERS} {_PACKED}")
+    relu = op.flag("relu")
+    kind = op.type(f"{_INTEGERS} {_PACKED}")
     op.count(3, 4)
     pick = np.minimum if op.prefix == "min" else np.maximum
     view = _element(kind).view

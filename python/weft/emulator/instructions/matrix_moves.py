@@ -31,11 +31,13 @@ def ldmatrix(op: Op) -> Collective:
     op.count(2)
     address, line = op.address(1, form.space), op.line
     matrices = form.operands[0]
-    slots, held = op.registers(0, U32, matrices.count, writes=True), fragment_index(*_one(form))
+    slots = op.registers(0, U32, matrices.count, writes=True)
+    held = fragment_index(*_one(form))
     rows = _rows(op, address, matrices.shape[0] * matrices.shape[1])
     packed = PACKED.get(form.type.removeprefix("b8x16."))
     bits = packed[0] if packed else 0
-    parts, in_order = _PARTS[bits], np.array_equal(held, np.arange(len(held))) and not bits
+    parts = _PARTS[bits]
+    in_order = np.array_equal(held, np.arange(len(held))) and not bits
     used = np.arange(32) < rows
     storage = np.uint16 if form.type == "b16" else np.uint8
 
@@ -102,7 +104,8 @@ def stmatrix(op: Op) -> Collective:
     form = legal_form(op, (matrix_moves.STMATRIX,))
     op.count(2)
     address, line = op.address(0, form.space), op.line
-    slots, order = op.registers(1, U32, form.operands[1].count), _positions(*_one(form))
+    slots = op.registers(1, U32, form.operands[1].count)
+    order = _positions(*_one(form))
     rows = _rows(op, address, form.num * 8)
     used = np.arange(32) < rows
     storage = np.uint16 if form.type == "b16" else np.uint8

@@ -139,7 +139,9 @@ def arrive(op: Op) -> Step:
     plain = how == Arrival()
 
     def run(lanes: Lanes) -> None:
-        counts, sizes, offsets = lanes.read(count), lanes.read(tx), barrier.offsets(lanes)
+        counts = lanes.read(count)
+        sizes = lanes.read(tx)
+        offsets = barrier.offsets(lanes)
         calls: MbarrierCalls | None = lanes.wave.jobs.get(MbarrierCalls) if plain else None
         states = calls.arrive(lanes, offsets, counts, sizes, line) if calls is not None else None
         if states is None:
@@ -199,7 +201,8 @@ def wait(op: Op) -> End:
         op.code.levels.add(GPU)
     barrier = BarrierOperand(op, 1, _modifiers(op))
     op.count(3, 4 if op.prefix == "mbarrier.try_wait" else 3)
-    result, wanted = op.destination(0, PRED), op.source(2, U32 if by_parity else U64)
+    result = op.destination(0, PRED)
+    wanted = op.source(2, U32 if by_parity else U64)
     if len(op.operands) == 4:
         op.source(3, U32)
     after, line = op.next, op.line
@@ -220,7 +223,8 @@ def wait(op: Op) -> End:
 
     def run(scheduler: Scheduler, group: Group) -> int:
         lanes, wave = group.lanes, group.lanes.wave
-        offsets, asked = barrier.offsets(lanes), lanes.read(wanted)
+        offsets = barrier.offsets(lanes)
+        asked = lanes.read(wanted)
         done = _completed(lanes, offsets, asked & np.uint32(1) if by_parity else asked >> np.uint64(63), line)
         count = int(np.count_nonzero(done))
         if count and tries and wave.fails(line, _phases(lanes, offsets, done)):
@@ -236,7 +240,8 @@ def wait(op: Op) -> End:
             lanes.narrowed(done).write(result, done)
             observe(lanes, offsets, done, count)
             scheduler.part(group, waiting, after)
-            offsets, waiting = offsets[waiting.any(axis=1)], group.lanes.enabled()
+            offsets = offsets[waiting.any(axis=1)]
+            waiting = group.lanes.enabled()
         stride = wave.memory.shared_stride
         awaits = tuple(divmod(int(offset), stride) for offset in np.unique(offsets[waiting]))
         return scheduler.stall(group, awaits, patience)
@@ -246,7 +251,9 @@ def wait(op: Op) -> End:
 
 def _completed(lanes: Lanes, offsets: Addresses, parity: Array, line: int) -> Bools:
     """The active lanes whose phase is complete: the mbarrier is in another phase."""
-    mbarriers, memory, mask = lanes.wave.mbarriers, lanes.wave.memory, lanes.mask
+    mbarriers = lanes.wave.mbarriers
+    memory = lanes.wave.memory
+    mask = lanes.mask
     words = memory.shared.view(BYTES)[(offsets >> np.uint64(3)).view(np.intp)]
     wrong: Bools = words & _MARKS != np.uint64(MARK)
     if (wrong if mask is None else wrong & mask).any():
@@ -258,6 +265,7 @@ def _completed(lanes: Lanes, offsets: Addresses, parity: Array, line: int) -> Bo
 
 def _phases(lanes: Lanes, offsets: Addresses, done: Bools) -> Iterator[tuple[Key, int]]:
     """The warps whose wait succeeds, each with its mbarrier (that of its first lane)."""
-    rows, stride = lanes.row_numbers().tolist(), lanes.wave.memory.shared_stride
+    rows = lanes.row_numbers().tolist()
+    stride = lanes.wave.memory.shared_stride
     for at in np.flatnonzero(done.any(axis=1)).tolist():
         yield divmod(int(offsets[at, int(done[at].argmax())]), stride), rows[at]

@@ -50,9 +50,11 @@ def ld(op: Op) -> Step:
     order, op.constant = order_of(op), "nc" in op.modifiers
     polls = qualifiers(op)
     op.space = space = state_space(op)
-    count, kind = _vector(op), op.type()
+    count = _vector(op)
+    kind = op.type()
     op.count(2, 3)
-    address, items = op.address(1, space), op.items(0)
+    address = op.address(1, space)
+    items = op.items(0)
     _check_vector(op, kind, count, items)
     targets = [_Target(op, item, kind) for item in items]
     op.writes = [target.slot for target in targets]  # sinks, too: one for each element
@@ -138,9 +140,11 @@ def st(op: Op) -> Step:
     order = order_of(op)
     qualifiers(op)
     op.space = space = state_space(op)
-    count, kind = _vector(op), op.type()
+    count = _vector(op)
+    kind = op.type()
     op.count(2, 3)
-    address, items = op.address(0, space), op.items(1)
+    address = op.address(0, space)
+    items = op.items(1)
     _check_vector(op, kind, count, items)
     given = [at for at, item in enumerate(items) if not isinstance(item, Sink)]
     if len(given) < count and (count < 8 or not given):  # elements that keep their value
@@ -169,7 +173,8 @@ def st(op: Op) -> Step:
         chunk = min(size, 16)
         for part in range(0, count, step):
             value = np.stack([element(lanes, s) for s in sources[part : part + step]], axis=-1)
-            wide, offset = value.view(STORAGE[8 * chunk])[..., 0], np.uint64(part * kind.bytes)
+            wide = value.view(STORAGE[8 * chunk])[..., 0]
+            offset = np.uint64(part * kind.bytes)
             memory.store(lanes, address.space, addresses + offset if part else addresses, wide, chunk, line)
 
     def run_some(lanes: Lanes) -> None:

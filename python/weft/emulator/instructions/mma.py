@@ -51,7 +51,8 @@ def mma(op: Op) -> Collective:
     sparse = "metadata" in operands and Sparse(
         op, placed, operands, form.mnk[2], mma_fragments.chunk(form.a_type, packed=packed)
     )
-    scales, rule = _scales(op, form, placed, operands), _rule(form, op.chip)
+    scales = _scales(op, form, placed, operands)
+    rule = _rule(form, op.chip)
     defaults = {"satfinite": False, "bit_op": "", "rounding": ""}
     options: dict[str, Any] = {name: getattr(form, name, value) for name, value in defaults.items()}
 

@@ -146,7 +146,8 @@ def _pack(op: Op, to: Operand, vector: Vector, kind: Type) -> Step:
 @table.step("cvta")
 def cvta(op: Op) -> Step:
     """Converts between addresses of a space and generic ones, which differ by the space's window."""
-    from_generic, space = op.flag("to"), op.choice(_SPACES).partition("::")[0]
+    from_generic = op.flag("to")
+    space = op.choice(_SPACES).partition("::")[0]
     kind = op.type("u32 u64")
     window = WINDOWS.get(space, 0) if kind.bits == 64 else 0
     if not window:
@@ -166,7 +167,8 @@ def isspacep(op: Op) -> Step:
         result, source = op.destination(0, PRED), op.source(1, kind)
         own, rank = op.slots.symbol(WINDOWS["shared"], U64), np.uint64(RANK_SHIFT)
         return compute(result, lambda a, b: np.equal(a.astype(np.uint64) >> rank, b >> rank), source, own)
-    window, shift = np.uint64(WINDOWS.get(space, 0) >> WINDOW_SHIFT), np.uint64(WINDOW_SHIFT)
+    window = np.uint64(WINDOWS.get(space, 0) >> WINDOW_SHIFT)
+    shift = np.uint64(WINDOW_SHIFT)
     return computing(op, lambda x: np.equal(x.astype(np.uint64) >> shift, window), PRED, kind)
 
 

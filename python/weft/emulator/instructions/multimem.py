@@ -64,7 +64,8 @@ class _Accessed:
 
 def _order(op: Op, strong: str, default: str = "") -> Order | None:
     """Takes the modifiers of order and scope: .relaxed or .`strong`, and .weak where that is the default."""
-    order, weak = order_of(op, default), not default and op.flag("weak")
+    order = order_of(op, default)
+    weak = not default and op.flag("weak")
     op.flag("relaxed", strong)
     scoped = op.flag(*LEVELS)
     if weak and (order is not None or scoped):
@@ -132,7 +133,8 @@ def st(op: Op) -> Step:
 @table.step("multimem.red")
 def red(op: Op) -> Step:
     """`multimem.red{.sem}{.scope}{.global}.op{.vec}.type [a], b`."""
-    order, name = _order(op, "release", "relaxed"), op.choice(isa.REDUCED)
+    order = _order(op, "release", "relaxed")
+    name = op.choice(isa.REDUCED)
     op.count(2)
     integers = tuple(kind for kind in isa.REDUCED[name] if kind not in isa.FLOATS)
     accessed = _Accessed(op, (*integers, *isa.ADDED[name]), 0)
@@ -140,7 +142,8 @@ def red(op: Op) -> Step:
     update, width = update_of(op, name, accessed.kind), accessed.kind.bytes
 
     def run(lanes: Lanes) -> None:
-        memory, values = lanes.wave.memory, [lanes.read(source) for source in sources]
+        memory = lanes.wave.memory
+        values = [lanes.read(source) for source in sources]
         for part, members in accessed.objects(lanes):
             for at in members:
                 for number, value in enumerate(values):

@@ -46,14 +46,16 @@ def reduce(op: Op) -> End:
 def _barrier(
     op: Op, first: int, counted: bool, waits: bool, vote: tuple[str, int, int, bool] | None = None
 ) -> End:
-    aligned, number = op.opcode.startswith("bar.") or op.flag("aligned"), op.source(first, U32)
+    aligned = op.opcode.startswith("bar.") or op.flag("aligned")
+    number = op.source(first, U32)
     count = op.source(first + 1, U32) if counted else 0
     constants = {slot: value for (value, _), slot in op.slots.constants.items() if slot in (number, count)}
     slots = [slot for slot in (number, count) if slot and slot not in constants]
     after, line = op.next, op.line
 
     def arrive_together(scheduler: Scheduler, group: Group) -> int:
-        lanes, barrier = group.lanes, _uniform(group, number, constants.get(number), line)
+        lanes = group.lanes
+        barrier = _uniform(group, number, constants.get(number), line)
         needed = _uniform(group, count, constants.get(count), line) if count else None
         if barrier >= BARRIERS:
             raise Fault(f"a barrier's number must be in 0..{BARRIERS - 1}, got {barrier}", line)

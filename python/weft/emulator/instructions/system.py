@@ -93,7 +93,8 @@ def _vprintf(op: Op, caller: _Caller) -> Step:
 
     def run(lanes: Lanes) -> None:
         formats, lists = template(lanes), values(lanes)
-        counts, memory = np.zeros(formats.shape, np.uint32), lanes.wave.memory
+        counts = np.zeros(formats.shape, np.uint32)
+        memory = lanes.wave.memory
         for one, at, _ in lanes.singles():
             text = _text(memory, one, int(formats[at]), line)
             formatter = _Formatter(memory, one, int(lists[at]), line)

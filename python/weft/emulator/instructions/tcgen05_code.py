@@ -186,7 +186,8 @@ def _batch(code: Products, wave: Wave, found: Mapping[_Template, Sequence[int]])
         if run is None:
             return None
         runs.append((run, together.ctypes.data, together))
-    lists, places = code.prepared(PROXY, tuple(reads)), tuple(each.places for each in found)
+    lists = code.prepared(PROXY, tuple(reads))
+    places = tuple(each.places for each in found)
     return _Batch(tuple(runs), places, tuple(reads), lists, tuple(touches), tuple(scaled))
 
 

@@ -40,7 +40,8 @@ def copy(op: Op) -> Step:
     def run(lanes: Lanes) -> None:
         addresses, descriptors = address(lanes), lanes.read(word)
         for one, at, cta in lanes.singles():
-            descriptor, begin = descriptor_of(int(descriptors[at]), line), int(addresses[at])
+            descriptor = descriptor_of(int(descriptors[at]), line)
+            begin = int(addresses[at])
             lane = (begin >> LANE_SHIFT) + lanes_of[:, :, None]
             column = (begin & COLUMN_MASK) + words
             check(lane, column, line)

@@ -73,7 +73,8 @@ def scale_cells(parts: Numbers, rows: int, first: int, scales: int) -> tuple[Num
 
     A word has four scales of a row. The next four follow after as many columns as 128-row tiles take.
     """
-    row, byte = np.arange(rows)[:, None], first + np.arange(scales)
+    row = np.arange(rows)[:, None]
+    byte = first + np.arange(scales)
     lane = parts[:, None, None] * _WARP_LANES + row % _WARP_LANES
     column = row // _WARP_LANES + byte // 4 * (-(-rows // 128) * 4)
     shape = (len(parts), rows, scales)

@@ -39,7 +39,8 @@ def pair_of(lanes: Lanes, cta: int, group: int, line: int) -> tuple[int, ...]:
     """The CTAs of `.cta_group::group`: `cta`, or its pair, the even rank first. Fault without a peer."""
     if group == 1:
         return (cta,)
-    ctas, rank = lanes.wave.cluster_ctas(cta), lanes.wave.cluster_rank(cta)
+    ctas = lanes.wave.cluster_ctas(cta)
+    rank = lanes.wave.cluster_rank(cta)
     if rank ^ 1 >= len(ctas):
         what = f"cta_group::2 needs a pair of CTAs, but the cluster has {len(ctas)}"
         raise Fault(what, line, rule="tmem-access")
@@ -113,7 +114,8 @@ def alloc(op: Op) -> End:
                 served[at], columns[at] = lanes.enabled()[at], column
         if served.any():
             first = served & (np.arange(32) == 0)
-            writing, memory = lanes.narrowed(first), lanes.wave.memory
+            writing = lanes.narrowed(first)
+            memory = lanes.wave.memory
             memory.by_unit = True
             memory.store(writing, address.space, address(lanes), columns, 4, line)
             memory.by_unit = False
@@ -188,7 +190,9 @@ def commit(op: Op) -> Step:
     mask = op.source(1, TYPES["u16"] if form.multicast == 16 else U32) if form.multicast else 0
 
     def run(lanes: Lanes) -> None:
-        masks, wave, offsets = lanes.read(mask) if mask else None, lanes.wave, barrier.offsets(lanes)
+        masks = lanes.read(mask) if mask else None
+        wave = lanes.wave
+        offsets = barrier.offsets(lanes)
         calls: MbarrierCalls | None = wave.jobs.get(MbarrierCalls) if wave.random is None else None
         if calls is not None and calls.commit(lanes, offsets, masks, line):
             return

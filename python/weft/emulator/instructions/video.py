@@ -40,7 +40,8 @@ def _function(op: Op, name: str) -> Function:
 def packed(op: Op) -> Step:
     """Lane by lane. `.add` adds the results of all lanes to c; otherwise lanes outside the mask are c's."""
     name, lanes = op.prefix[:-1], int(op.prefix[-1])
-    bits, function = 32 // lanes, _function(op, name)
+    bits = 32 // lanes
+    function = _function(op, name)
     saturates, adds = op.flag("sat"), op.flag("add")
     out = op.type("u32 s32") if name != "vset" else U32
     kinds = [op.type("u32 s32"), op.type("u32 s32")]
@@ -104,7 +105,8 @@ def scalar(op: Op) -> Step:
     name = op.prefix
     function = _function(op, name) if name not in ("vshl", "vshr") else None
     mode = op.choice(["clamp", "wrap"]) if function is None else ""
-    saturates, then = op.flag("sat"), op.choice(["add", "min", "max"], "")
+    saturates = op.flag("sat")
+    then = op.choice(["add", "min", "max"], "")
     out = op.type("u32 s32") if name != "vset" else U32
     kinds = [op.type("u32 s32"), op.type("u32 s32")]
     (target, (bits, number)) = _part(op, op.operand(0))
@@ -113,7 +115,8 @@ def scalar(op: Op) -> Step:
         op.fail(f"must write a whole register with .{then}", op.operand(0).location)
     op.count(4 if then or merges else 3, 4)  # a whole register keeps nothing of c
     (first, pick_a), (second, pick_b) = _part(op, op.operand(1)), _part(op, op.operand(2))
-    signed, shifts = (kinds[0] if name == "vset" else out).kind == "s", function is None
+    signed = (kinds[0] if name == "vset" else out).kind == "s"
+    shifts = function is None
     # GPUs compute these by other instructions. Their shifts saturate to 32 bits when they merge, too.
     limits = np.iinfo(f"{'int' if signed else 'uint'}{32 if shifts else bits}")
     carries = name in ("vadd", "vsub", "vabsdiff") and not merges and not signed

@@ -87,7 +87,8 @@ def vote(op: Op) -> Collective:
     members = op.source(2, U32)
 
     def run(lanes: Lanes) -> None:
-        enabled, votes = lanes.enabled(), lanes.read(slot) ^ negated
+        enabled = lanes.enabled()
+        votes = lanes.read(slot) ^ negated
         asked = ballot(enabled) & lanes.read(members)
         held = ballot(votes & enabled) & asked
         if mode == "ballot":

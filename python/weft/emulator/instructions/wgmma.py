@@ -196,7 +196,8 @@ class Quick:
     def _prepared(self, code: Products, lanes: Lanes) -> _Prepared | None:
         wave, memory = lanes.wave, lanes.wave.memory
         rows = lanes.row_numbers()[::_WARPS]
-        ctas, kept = wave.cta_of_row[rows], _of_warpgroups(lanes, self.keeps[0])
+        ctas = wave.cta_of_row[rows]
+        kept = _of_warpgroups(lanes, self.keeps[0])
         right = self._matrices(lanes, self.b, by_row=False)
         if kept is None or right is None:
             return None

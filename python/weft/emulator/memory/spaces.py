@@ -265,7 +265,8 @@ class Memory:
                 pieces.append(self._piece(here, segment, "global", offset, offset, width, kind, line))
             if rest is None or rest.mask is None:
                 return pieces
-            lanes, address = rest, np.where(rest.mask, address, address.flat[rest.mask.argmax()])
+            lanes = rest
+            address = np.where(rest.mask, address, address.flat[rest.mask.argmax()])
 
     def _piece(
         self,

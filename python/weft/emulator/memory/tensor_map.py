@@ -243,7 +243,8 @@ def of_pixels(map_: isa.TensorMap, coordinates: tuple[int, ...], offsets: tuple[
     spatial = map_.rank - 2
     low, steps = np.array(map_.lower_corner), np.array(map_.element_strides[1:-1])
     size = np.array(map_.dims[1:-1]) + np.array(map_.upper_corner) - low
-    positions, first = -(-size // steps), np.array(coordinates[1:-1]) - low
+    positions = -(-size // steps)
+    first = np.array(coordinates[1:-1]) - low
     pixel = np.arange(map_.pixels_per_column, dtype=np.int64)
     axes: list[Numbers] = []
     for at in range(spatial):

@@ -52,7 +52,8 @@ def _touched(row: npt.NDArray[Any]) -> npt.NDArray[np.intp] | None:
     takes a second for ten gigabytes.
     """
     first = row.ctypes.data // mmap.PAGESIZE
-    end, found = (row.ctypes.data + row.nbytes - 1) // mmap.PAGESIZE + 1, [np.zeros(0, np.intp)]
+    end = (row.ctypes.data + row.nbytes - 1) // mmap.PAGESIZE + 1
+    found = [np.zeros(0, np.intp)]
     with suppress(OSError), _PAGEMAP.open("rb", buffering=0) as file:
         file.seek(first * _ENTRY)
         for at in range(first, end, _PAGES):

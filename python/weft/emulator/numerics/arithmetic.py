@@ -391,7 +391,8 @@ def _to_half(total: Doubles) -> Doubles:
 
 def _to_single(total: Doubles, kept: int) -> Doubles:
     """Numbers truncated to `kept` fraction bits, and to multiples of the least subnormal number."""
-    size, bits = np.abs(total), total.view(np.int64) & np.int64(-1 << 52 - kept)
+    size = np.abs(total)
+    bits = total.view(np.int64) & np.int64(-1 << 52 - kept)
     value = _overflow(total, size, bits.view(np.float64), 2.0**128)
     small = (size < 2.0**-126) & (size > 0)
     if small.any():

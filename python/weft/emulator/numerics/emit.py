@@ -196,7 +196,8 @@ class Emitter:
 
     def _loud(self, half: str, wide: str, n: int) -> str:
         """Halves as doubles, with their own NaN: NumPy's conversion doesn't make signaling ones quiet."""
-        whole, small = f"<{n} x i64>", self.do(f"bitcast <{n} x half> {half} to <{n} x i16>")
+        whole = f"<{n} x i64>"
+        small = self.do(f"bitcast <{n} x half> {half} to <{n} x i16>")
         bits = self.do(f"zext <{n} x i16> {small} to {whole}")
 
         def part(mask: int, by: int) -> str:
@@ -412,7 +413,8 @@ class Emitter:
             raise UntraceableError("computes a neighbor")
         size = 8 * dtype.itemsize
         whole, kind = f"<{n} x i{size}>", f"<{n} x {element(dtype)}>"
-        up, bits = toward > 0, self.do(f"bitcast {kind} {x} to {whole}")
+        up = toward > 0
+        bits = self.do(f"bitcast {kind} {x} to {whole}")
         negative = self.do(f"icmp slt {whole} {bits}, zeroinitializer")
         one, minus = (splat(np.dtype(f"i{dtype.itemsize}").type(v), n) for v in (1, -1))
         step = self.select(negative, minus if up else one, one if up else minus, whole, n)

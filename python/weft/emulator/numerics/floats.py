@@ -68,11 +68,13 @@ def decode_small(bits: Array, name: str) -> npt.NDArray[np.float32]:
 
 def encode_small(value: Array, name: str, relu: bool, noise: Array | None = None) -> Bytes:
     """The codes of `value`, saturated, rounded to nearest even, or stochastically by 16 bits of `noise`."""
-    wide, finite = value.astype(np.float64), _ascending(name)
+    wide = value.astype(np.float64)
+    finite = _ascending(name)
     size = np.minimum(np.abs(wide), finite[-1])
     code = np.searchsorted(finite, _rounded(np.where(np.isnan(wide), 0.0, size), name, noise, 16))
     code = np.minimum(code, len(finite) - 1).astype(np.uint8)
-    negative, sign = np.signbit(wide), np.uint8(len(values(name)) // 2)
+    negative = np.signbit(wide)
+    sign = np.uint8(len(values(name)) // 2)
     code = np.where(negative, np.uint8(0) if relu else code | sign, code)
     return np.where(np.isnan(wide), np.uint8(_NAN[name]), code)
 
@@ -146,7 +148,8 @@ def decode(bits: Array, name: str) -> Doubles:
     if name == "f64":
         return bits.view(np.float64)
     if name == "tf32":
-        bits, name = bits & np.uint32(0xFFFFE000), "f32"
+        bits = bits & np.uint32(0xFFFFE000)
+        name = "f32"
     return numbers(bits, name).astype(np.float64)
 
 
@@ -185,7 +188,8 @@ def _directed(value: Doubles, nearest: Array, mode: str) -> Array:
     """`nearest`, which is `value` rounded to nearest, or its neighbor if `mode` requires it."""
     if mode == "rn":
         return nearest
-    infinity, back = nearest.dtype.type(np.inf), nearest.astype(np.float64)
+    infinity = nearest.dtype.type(np.inf)
+    back = nearest.astype(np.float64)
     down, up = np.nextafter(nearest, -infinity), np.nextafter(nearest, infinity)
     if mode == "rz":
         return np.where(np.abs(back) > np.abs(value), np.where(value > 0, down, up), nearest)
@@ -196,7 +200,8 @@ def _directed(value: Doubles, nearest: Array, mode: str) -> Array:
 
 def _shorten(value: Array, drop: int, mode: str) -> Array:
     """The upper bits of a float32, rounded; `value` was rounded to odd, so its last bit shows lost bits."""
-    bits, last = value.view(np.uint32), np.uint32(drop)
+    bits = value.view(np.uint32)
+    last = np.uint32(drop)
     rest = np.uint32((1 << drop) - 1)
     if mode == "rn":
         bits = bits + np.uint32((1 << (drop - 1)) - 1) + (bits >> last & np.uint32(1))
@@ -253,7 +258,8 @@ def sum_odd(a: Doubles, b: Doubles) -> Doubles:
     """`a + b` rounded to odd."""
     total = a + b
     part = total - a
-    error, bits = (a - (total - part)) + (b - part), total.view(np.int64)
+    error = (a - (total - part)) + (b - part)
+    bits = total.view(np.int64)
     lost = (error != 0) & np.isfinite(total) & ((bits & 1) == 0)
     if not lost.any():
         return total

@@ -190,7 +190,8 @@ class Stack(NDArrayOperatorsMixin):
         if method == "reduceat":
             ends = [*inputs[1][1:], len(self)]
             return Stack([reduce(ufunc, self._parts[a:b]) for a, b in zip(inputs[1], ends, strict=True)])
-        out, results = named.pop("out", None), self._each(ufunc, inputs)
+        out = named.pop("out", None)
+        results = self._each(ufunc, inputs)
         if out is None:
             return results
         out[0]._parts = results._parts

@@ -310,7 +310,8 @@ class DeclarationReader:
     def register_declaration(self, scope: Scope) -> list[Variable | Register]:
         """`.reg .b32 %r<5>, %x`; returns those that are declared individually."""
         self.expect(".reg")
-        width, kind = self.vector_width(), self.type()
+        width = self.vector_width()
+        kind = self.type()
         single: list[Variable | Register] = []
         while True:
             name = self.kind("name", "a register")
@@ -390,7 +391,8 @@ class DeclarationReader:
         self, scope: Scope, space: str, kind: Type, width: int, align: int, external: bool
     ) -> Variable:
         name = self.kind("name", "a variable's name")
-        location, element = self.location_of(name), kind.bytes * width
+        location = self.location_of(name)
+        element = kind.bytes * width
         counts: list[int] = []
         while self.accept("["):
             counts.append(0 if self.token.text == "]" else self._whole("a number of elements"))
@@ -458,7 +460,8 @@ class DeclarationReader:
         if generic:
             self.take()
             self.expect("(")
-        name, offset = self.kind("name", "a symbol").text, self._offset()
+        name = self.kind("name", "a symbol").text
+        offset = self._offset()
         if generic:
             self.expect(")")
             offset += self._offset()

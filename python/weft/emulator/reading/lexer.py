@@ -84,7 +84,8 @@ def instruction(text: str, at: int, line: int, begin: int, scope: Scope) -> Read
 
 
 def _operand(match: re.Match[str], line: int, before: int) -> Operand:
-    group, location = match.lastindex, SourceLocation(line, match.start() - before)
+    group = match.lastindex
+    location = SourceLocation(line, match.start() - before)
     if group == _A_NAME:
         return Name(match[_A_NAME], location)
     if group == _AN_INTEGER:

@@ -124,7 +124,8 @@ class _Reader(DeclarationReader):
     # Functions
 
     def _function(self, tree: Tree) -> None:
-        is_entry, scope = self.take().text == ".entry", Scope(self.scope, [])
+        is_entry = self.take().text == ".entry"
+        scope = Scope(self.scope, [])
         function = Function("", is_entry, self.location, scope)
         if self.token.text == "(":
             function.returns = self._formals(scope)
@@ -220,7 +221,8 @@ class _Reader(DeclarationReader):
         """`name: .branchtargets a, b;` and similar tables."""
         name = self.take()
         self.expect(":")
-        kind, location = self.take(), SourceLocation(name.line, name.column)
+        kind = self.take()
+        location = SourceLocation(name.line, name.column)
         if kind.text == ".callprototype":
             self.skip_statement()
             self.declare(scope, name.text, Prototype(location), location)
@@ -237,7 +239,8 @@ class _Reader(DeclarationReader):
     def _instruction(self, scope: Scope) -> Instruction:
         guard, negated = None, False
         if self.accept("@"):
-            negated, token = self.accept("!"), self.kind("name", "a predicate")
+            negated = self.accept("!")
+            token = self.kind("name", "a predicate")
             guard = Name(token.text, self.location_of(token))
         opcode = self.kind("name", "an instruction")
         if opcode.text[0] in "%$":
@@ -281,7 +284,8 @@ def _alias(reader: _Reader) -> None:
     reader.take()
     name = reader.kind("name", "a function").text
     reader.expect(",")
-    location, other = reader.location, reader.scope.find(reader.kind("name", "a function").text)
+    location = reader.location
+    other = reader.scope.find(reader.kind("name", "a function").text)
     reader.expect(";")
     if not isinstance(other, Function):
         raise PtxError("an alias needs a function", *location)

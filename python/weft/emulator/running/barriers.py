@@ -81,7 +81,8 @@ class Barrier:
     def admitted(self, more: Bools, live: Bools) -> Bools:
         """The threads of `more` that arrive in this phase; after its end, the others are in the next."""
         before, after = self.of_warps(live), self.of_warps(live, more)
-        room, new = self.wanted(live) - int(before.sum()), after > before
+        room = self.wanted(live) - int(before.sum())
+        new = after > before
         if np.count_nonzero(new) <= room:
             return more
         late = new & (np.cumsum(new) > room)
@@ -174,7 +175,8 @@ class Barriers:
     def _barrier(self, cta: int, number: int, needed: int | None, line: int) -> Barrier:
         """The current phase of a barrier. Fault if the threads already there expect another count."""
         wave = self.wave
-        rows, barrier = wave.rows_of(cta), self.pending.get((cta, number))
+        rows = wave.rows_of(cta)
+        barrier = self.pending.get((cta, number))
         if barrier is None:
             none = np.zeros(wave.live[rows].shape, np.intp)
             barrier = self.pending[cta, number] = Barrier(needed, line, none, none.copy())
@@ -193,7 +195,8 @@ class Barriers:
         again = mine & (barrier.arrivals > barrier.of_warps(live)[:, None])
         most = np.where(mine, barrier.arrivals + 1, 0).max(axis=1, keepdims=True)
         elsewhere = ~mine & (barrier.arrivals == most) & (barrier.lines != line)
-        warps, watch = mine.any(axis=1) & (again | elsewhere).any(axis=1), self.wave.watch
+        warps = mine.any(axis=1) & (again | elsewhere).any(axis=1)
+        watch = self.wave.watch
         if watch is not None and warps.any():
             watch.divergence("bar.sync", self._in_wave(mine & warps[:, None], rows), line)
 

@@ -44,7 +44,8 @@ def getter(slots: Sequence[int]) -> "Callable[[list[Array]], Any]":
 def _own() -> tuple[int, int]:
     """How often a register that only a file has, and its block, are referred to."""
     block = RegisterBlock(np.zeros((2, 1, 1), np.uint32))
-    file, views = list(block.registers), sys.getrefcount(block.array) - len(block.registers)
+    file = list(block.registers)
+    views = sys.getrefcount(block.array) - len(block.registers)
     return max(map(sys.getrefcount, block.registers)) * bool(file), views
 
 

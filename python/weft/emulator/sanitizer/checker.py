@@ -171,7 +171,8 @@ class Sanitizer(Watch):
 
     def _units_access(self, access: UnitAccess, rows: Sequence[int]) -> None:
         """The units of some warps access the shared memory of a CTA."""
-        begin, own = access.cta * self.wave.memory.shared_stride, access.proxy in _OWN_PROXY
+        begin = access.cta * self.wave.memory.shared_stride
+        own = access.proxy in _OWN_PROXY
         units: dict[Hashable, int] = {}
         for row in rows:
             name = ("mbarrier", *access.mbarrier) if access.mbarrier else self._unit(access.proxy, row)
@@ -323,7 +324,8 @@ class Sanitizer(Watch):
                 self._ignored.setdefault((row, key), line)
             else:
                 self._ignored.pop((row, key), None)  # it only polled ahead
-        column, done = self.table.column(key), self.table.clocks(key)[1].copy()
+        column = self.table.column(key)
+        done = self.table.clocks(key)[1].copy()
         done[0, column] = max(int(done[0, column]), self.clocks.times[column])
         if not relaxed:
             self.clocks.acquire(rows, done)

@@ -57,7 +57,8 @@ NOTHING = Watched(frozenset(), frozenset(), frozenset())
 @lru_cache(_KEPT)
 def watched(program: Program) -> Watched:
     """The registers to watch in the kernel, without the functions that it calls."""
-    operands, unwritten = _operands(program), frozenset(_unwritten(program))
+    operands = _operands(program)
+    unwritten = frozenset(_unwritten(program))
     return Watched(
         unwritten,
         _computed(program, unwritten, following=False) if unwritten else unwritten,
@@ -272,7 +273,8 @@ def _is_read(program: Program, slot: int, starts: tuple[int, ...]) -> bool:
     """Whether a path from one of these blocks reads a register before it is written again."""
     waiting, seen = list(starts), set(starts)
     while waiting:
-        block, goes_on = program.blocks[waiting.pop()], True
+        block = program.blocks[waiting.pop()]
+        goes_on = True
         for traffic in block.traffic:
             if slot in traffic.reads or (traffic.guard is not None and traffic.guard[0] == slot):
                 return True

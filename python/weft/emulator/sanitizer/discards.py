@@ -125,7 +125,8 @@ class _Flow:
     def _depending(self, block: int) -> Iterator[_Place]:
         """The instructions that the branch at a block's end decides about: those before its ways meet."""
         meet = self._after[block] & ~(1 << block)
-        waiting, seen = list(self._blocks[block].end.targets), set[int]()
+        waiting = list(self._blocks[block].end.targets)
+        seen = set[int]()
         while waiting:
             at = waiting.pop()
             if at in seen or meet >> at & 1:
@@ -197,7 +198,8 @@ class _Flow:
         waiting, seen = [(begin[0], begin[1] + 1)], set[int]()
         while waiting:
             at, first = waiting.pop()
-            block, found = self._blocks[at], None
+            block = self._blocks[at]
+            found = None
             if at in stops:
                 places = ((at, number) for number in range(first, len(block.traffic)))
                 found = next((each for each in places if each == without or each in ends), None)

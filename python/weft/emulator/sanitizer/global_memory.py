@@ -217,9 +217,11 @@ class LocalMemory:
         """Threads access their local memory."""
         if self._calls:
             return
-        lanes, offsets = access.lanes, access.offsets.view(np.intp)
+        lanes = access.lanes
+        offsets = access.offsets.view(np.intp)
         chosen = offsets if lanes.mask is None else offsets[lanes.mask]
-        every, flat = chosen.reshape(-1, 1) + np.arange(access.width), self.written.reshape(-1)
+        every = chosen.reshape(-1, 1) + np.arange(access.width)
+        flat = self.written.reshape(-1)
         if access.kind != "load":
             flat[every] = True
             return

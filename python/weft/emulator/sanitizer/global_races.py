@@ -83,7 +83,8 @@ class GlobalRaces:
                 continue
             number, *fenced = self.clocks.of_global(clock)[:, column].tolist()
             if number:
-                known, now = here.get(other), taken[number - 1]
+                known = here.get(other)
+                now = taken[number - 1]
                 for how, fence in zip((DATA, MAPS), fenced, strict=True):
                     if fence:
                         visible = np.zeros_like(taken[fence - 1])
@@ -95,7 +96,8 @@ class GlobalRaces:
 
     def access(self, access: Access, level: int) -> None:
         """Threads access global memory; `level` is the scope of the access, 0 if it is weak."""
-        shadow, used = self.memory.shadow(access.segment), self._used_lanes(access)
+        shadow = self.memory.shadow(access.segment)
+        used = self._used_lanes(access)
         lanes = access.lanes.mask if used is None else used
         offsets, rows = access.offsets.view(np.intp), np.repeat(access.lanes.row_numbers(), 32)
         if lanes is None:
@@ -167,7 +169,8 @@ class GlobalRaces:
 
     def _fill(self, access: Access, filled: Bools, offsets: Index) -> None:
         """Reads must follow writes."""
-        every, order = offsets[:, None] + np.arange(access.width), self.wave.memory.order
+        every = offsets[:, None] + np.arange(access.width)
+        order = self.wave.memory.order
         if access.kind != "store" and not (order is not None and order.exchanges):
             missing = ~filled[every]
             if missing.any():
@@ -225,7 +228,8 @@ class GlobalRaces:
         `fenced_there` (DATA, MAPS), only what a fence of this wave or of the other has made visible to bulk
         copies.
         """
-        known, mine = np.zeros(len(rows), np.int32), self.clocks.find(("wave", other))
+        known = np.zeros(len(rows), np.int32)
+        mine = self.clocks.find(("wave", other))
         if mine is None:
             return known
         numbers = (self.clocks.seen(fenced_here) if fenced_here else self.clocks.known)[rows, mine]
@@ -275,7 +279,8 @@ class GlobalRaces:
 
     def _may_meet(self, shadow: GlobalShadow, index: Index, rows: Index, level: int) -> Bools:
         """Where the scopes of an access and of the last write include each other's threads."""
-        common, far = np.minimum(shadow.level[index], level), np.zeros(len(index), np.int8)
+        common = np.minimum(shadow.level[index], level)
+        far = np.zeros(len(index), np.int8)
         small = np.flatnonzero(common < (GPU if self.rank is None else SYSTEM))
         if len(small):
             wave, column = (

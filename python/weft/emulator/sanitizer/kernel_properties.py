@@ -237,7 +237,9 @@ class Kernel:
         if strict:
             registers_to_watch = replace(registers_to_watch, loads_are_waited_for=True)
         levels = frozenset(level for code in program.codes.values() for level in code.levels)
-        calls, most, waits = len(program.codes) > 1, registers_at_entry(program), ignored_waits(program)
+        calls = len(program.codes) > 1
+        most = registers_at_entry(program)
+        waits = ignored_waits(program)
         loads = discarding(program), early(program), matrix_loads(program), program, needed_elements(program)
         rest = constant_loads(program), registers_to_watch, fences_inits and (copies or tensor), strict
         in_world = program.scopes is WORLD_LEVELS

@@ -92,7 +92,8 @@ class MbarrierTable:
 
     def column(self, key: Key) -> int:
         """Its own column."""
-        column, at = self._clocks.column(("mbarrier", *key)), self.number(key)
+        column = self._clocks.column(("mbarrier", *key))
+        at = self.number(key)
         self.columns[at] = column
         return column
 
@@ -161,7 +162,8 @@ class MbarrierUses:
         """A warp invalidates an mbarrier; all uses must have happened before."""
         if self._lines.pop(key, None) is None:
             return
-        known, at = self.clocks.known[row], self.table.number(key)
+        known = self.clocks.known[row]
+        at = self.table.number(key)
         late = [line for column, time, line in self.table.used(at) if time > known[column]]
         if late:
             since = late[0]
@@ -172,7 +174,9 @@ class MbarrierUses:
         """Warps use an mbarrier, or the asynchronous unit `proxy` does on their behalf."""
         if key not in self._lines:
             return
-        known, table, at = self.clocks.known, self.table, self.table.number(key)
+        known = self.clocks.known
+        table = self.table
+        at = self.table.number(key)
         for row in rows.tolist():
             if wrong := self._complaint(key, at, row, proxy):
                 self._report(*wrong, row, line)

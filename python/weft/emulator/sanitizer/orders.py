@@ -217,7 +217,8 @@ class Orders:
     def _keys(self, access: Access) -> list[tuple[Hashable, Rows]]:
         """The addresses of an access with the warps at each; one key for all if there are many."""
         lanes = access.lanes
-        rows, offsets = np.repeat(lanes.row_numbers()[:, None], 32, axis=1), access.offsets
+        rows = np.repeat(lanes.row_numbers()[:, None], 32, axis=1)
+        offsets = access.offsets
         if lanes.mask is not None:
             rows, offsets = rows[lanes.mask], offsets[lanes.mask]
         distinct = np.unique(offsets)

@@ -51,7 +51,8 @@ class Races:
 
     def _of_lanes(self, access: Access) -> Checked:
         """The granules of an access, those of each lane together."""
-        lanes, offsets = access.lanes, access.offsets.view(np.intp)
+        lanes = access.lanes
+        offsets = access.offsets.view(np.intp)
         rows = self._all if lanes.rows is None else np.repeat(lanes.row_numbers(), _LANE_ROWS)
         if lanes.mask is None:
             offsets = offsets.reshape(-1)
@@ -123,7 +124,8 @@ class Races:
         if bad is not None:
             self._report_unordered(of, bad & (self.shadow.written[index] != NEVER), "written")
         self._after_reads(of)
-        present, columns = np.unique(rows), np.zeros(self.wave.warps, np.intp)
+        present = np.unique(rows)
+        columns = np.zeros(self.wave.warps, np.intp)
         times = np.zeros(self.wave.warps, np.int32)
         for row in present.tolist():
             columns[row] = column = self.clocks.column(("cp.async", row), False)
@@ -157,7 +159,8 @@ class Races:
 
     def _after_reads(self, of: Checked) -> None:
         shadow, known, index, rows = self.shadow, self.clocks.known, of.index, of.rows
-        first, by = rows - self._rank[rows], shadow.readers(index)
+        first = rows - self._rank[rows]
+        by = shadow.readers(index)
         if self._per_cluster > 1 and np.count_nonzero(by & READ_BY_THREADS):
             clusters = np.unique(first).tolist()
             for begin in clusters:
@@ -310,7 +313,8 @@ class Races:
         shadow = self.shadow
         begin = cta * self.wave.memory.shared_stride // shadow.granule
         part = slice(begin, begin + -(-self.wave.memory.shared_size // shadow.granule))
-        rows, others = self.wave.rows_of(cta), np.ones(self.clocks.width, np.bool_)
+        rows = self.wave.rows_of(cta)
+        others = np.ones(self.clocks.width, np.bool_)
         others[rows] = False
         for column, name in self.clocks.names.items():
             others[column] = not (isinstance(name, tuple) and name[0] in _OWN_WAITS)

@@ -251,7 +251,8 @@ class RegisterState:
             self._report_rows("wgmma-fence", what, uses.traffic, rows[unfenced])
         self._report_use(rows, uses.traffic, self.busy, uses.factors)
         columns = self._columns(rows)  # first: a new column may move the times
-        times, at = (self.clocks.times[columns] + 1).astype(np.int32), _span(rows.tolist())
+        times = (self.clocks.times[columns] + 1).astype(np.int32)
+        at = _span(rows.tolist())
         _put(self.busy, uses.sums, at, times)
         _put(self.read, uses.factors, at, times)
 

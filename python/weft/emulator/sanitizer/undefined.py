@@ -118,7 +118,8 @@ class Undefined:
         origin, rows, regs = self._origins[slot], lanes.row_numbers(), self.wave.regs
         for of, sources in traffic.sources:
             if of == slot:
-                lane, origin = sources(lambda each: regs[each][rows]), origin.copy()
+                lane = sources(lambda each: regs[each][rows])
+                origin = origin.copy()
                 origin[rows] = np.where(lane < 0, 0, origin[rows[:, None], np.maximum(lane, 0)])
         if traffic.selects is not None and slot in traffic.selects[:2]:
             true, false, predicate = traffic.selects
@@ -206,7 +207,8 @@ class Undefined:
         address = int(access.address.flat[first])
         finding = "uninitialized-shared", _never_written(address), address
         self._sources.setdefault(access.line, finding)
-        origins, count = np.where(never, access.line, origins), len(traffic.writes)
+        origins = np.where(never, access.line, origins)
+        count = len(traffic.writes)
         if traffic.spread is not None or origins.shape[1] % count:
             count = 1
         threads = access.lanes.threads()

@@ -41,9 +41,11 @@ class AccessWatch(Watch):
             self._tell(event(cta=None, addresses=addresses, threads=threads))
             return
         stride = max(1, self._wave.memory.shared_stride)
-        offsets, places = access.offsets[enabled].astype(np.int64), np.argwhere(threads)
+        offsets = access.offsets[enabled].astype(np.int64)
+        places = np.argwhere(threads)
         for cta in np.unique(offsets // stride).tolist():
-            chosen, mine = offsets // stride == cta, np.zeros_like(threads)
+            chosen = offsets // stride == cta
+            mine = np.zeros_like(threads)
             mine[tuple(places[chosen].T)] = True
             self._tell(event(cta=cta, addresses=offsets[chosen] % stride, threads=mine))
 
@@ -157,10 +159,12 @@ class HookedMachine(ObservedMachine):
     def _ended(self, group: Group) -> bool:
         at, lanes = group.block, group.lanes
         block = self.program.blocks[at]
-        hooked, number = bool(self._plan.blocks[at]) and bool(block.waits), _last(block)
+        hooked = bool(self._plan.blocks[at]) and bool(block.waits)
+        number = _last(block)
         if hooked and not (block.steps and block.instruction(len(block.steps) - 1) == number):
             self._before(group, number)
-        threads, arrived = lanes.threads(), super()._ended(group)
+        threads = lanes.threads()
+        arrived = super()._ended(group)
         if not hooked:
             return arrived
         if arrived:

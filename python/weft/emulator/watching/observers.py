@@ -202,7 +202,8 @@ class ObservedMachine(Machine):
             return
         wave = self.wave
         watch, jobs = wave.watch, wave.jobs
-        wave.watch, wave.jobs = extra if watch is None else Several([watch, extra]), {}
+        wave.watch = extra if watch is None else Several([watch, extra])
+        wave.jobs = {}
         try:
             yield
         finally:

@@ -231,7 +231,8 @@ class Stopped:
 
     def _of_groups(self) -> Iterator[WarpState]:
         machine = self._machine
-        groups, running = [*machine.ready.values()], self._group
+        groups = [*machine.ready.values()]
+        running = self._group
         if running is not None and running not in groups:
             threads = running.lanes.threads() & self.wave.live
             for other in groups:

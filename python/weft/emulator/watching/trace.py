@@ -114,7 +114,8 @@ def told_blocks(program: Program) -> Bools:
     """The blocks in which something happens that a trace records, beside that they are executed."""
     told = np.zeros(len(program.blocks), np.bool_)
     for (at, _), instruction in instructions(program):
-        words, kind = instruction.opcode.split("."), instruction_class(instruction.opcode)
+        words = instruction.opcode.split(".")
+        kind = instruction_class(instruction.opcode)
         own = not _UNTOLD_SPACES.isdisjoint(words)
         told[at] |= kind in ("tensor", "async", "barrier") or (kind == "memory" and not own)
         told[at] |= words[0] in _LEAVING
@@ -226,7 +227,8 @@ def _occupancy(target: str, launch: Launch) -> dict[str, int]:
     if chip is None:
         return {}
     by_threads = chip.sm_threads // (launch.warps * 32)
-    limits, blocks = {"occupancy.blocks_by_threads": by_threads}, by_threads
+    limits = {"occupancy.blocks_by_threads": by_threads}
+    blocks = by_threads
     if launch.shared_bytes:
         by_shared = chip.sm_shared_bytes // launch.shared_bytes
         limits["occupancy.blocks_by_shared"] = by_shared

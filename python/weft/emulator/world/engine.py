@@ -77,7 +77,8 @@ class Engine:
     def _access(self, kind: str, segment: Segment, begin: int, size: int) -> None:
         if self._races is None or not size:
             return
-        column, octets = self._clocks.column(kind), np.arange(begin, begin + size) + segment.base
+        column = self._clocks.column(kind)
+        octets = np.arange(begin, begin + size) + segment.base
         self._races.unit(kind, column, 0, octets, 0)
         self._clocks.times[column] += 1
         self._clocks.learn(0, column, self._clocks.times[column])
@@ -101,7 +102,8 @@ def begin(checker: Sanitizer, key: Hashable) -> None:
 def end(checker: Sanitizer, key: Hashable) -> None:
     """What acquires `key` comes after the wave, whose asynchronous operations have completed."""
     clocks = checker.clocks
-    clock, columns = clocks.of(np.arange(checker.wave.warps)), list(clocks.names)
+    clock = clocks.of(np.arange(checker.wave.warps))
+    columns = list(clocks.names)
     clock[:, columns] = np.maximum(clock[:, columns], clocks.times[columns] + 1)
     checker.globals.publish(key, _visible(clocks, clock), SYSTEM)
 
