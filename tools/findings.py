@@ -222,7 +222,9 @@ def check_version(text: str, name: str) -> None:
 
 
 def lint(path: str, chip: str | None = None) -> tuple[list[Finding], str]:
-    """What a file holds, and the words for the chips it was judged on. Raises WeftError for other files."""
+    """What a file holds, and the words for the chips it was judged on. Raises WeftError where it can't be
+    read or parsed.
+    """
     if chip is not None and chip not in CHIPS:
         raise WeftError(f"--arch {unknown_chip(chip)}")
     text = cli.read(path)

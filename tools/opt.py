@@ -72,7 +72,9 @@ def _define(definitions: ir.Module, context: ir.Context) -> None:
 
 
 def run(options: Namespace, flags: Sequence[tuple[str, str]]) -> int:
-    """Processes the input by chunks and writes the results, to a file if all went well."""
+    """Processes the input by chunks and writes their results, to a file only if all went well. Returns the
+    exit status.
+    """
     weft_to_binary.compiled_by(stages.lower_in_place)
     text, name = cli.read(options.input), cli.name_of(options.input)
     if options.run_reproducer:

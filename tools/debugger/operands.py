@@ -1,4 +1,6 @@
-"""The operands of tensor-core instructions as matrices: fragments in registers, and tiles in memory."""
+"""The operands of tensor-core instructions as matrices: fragments in registers, and tiles that descriptors
+and addresses name.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager

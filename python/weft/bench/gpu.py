@@ -175,7 +175,9 @@ class TorchGpu:
 
 
 def versions() -> dict[str, str]:
-    """Weft's, with a checkout's commit, Python's and ptxas's, and those of packages that matter."""
+    """Weft's, with the commit of a checkout, Python's and ptxas's, and those of installed packages that a
+    result may depend on.
+    """
     installed = {"weft": weft.__version__, "python": platform.python_version(), "ptxas": ptxas.version()}
     if (_CHECKOUT / ".git").exists():
         command = ["git", "-C", str(_CHECKOUT), "rev-parse", "--short", "HEAD"]

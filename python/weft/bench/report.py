@@ -38,7 +38,9 @@ class Report:
     readings: list[dict[str, str]] = field(default_factory=list)
 
     def json(self) -> str:
-        """As text that `of_json` reads, a line for each result; times are milliseconds of replays."""
+        """As text that `of_json` reads, with a line for each result; times are milliseconds of replays of so
+        many calls.
+        """
         fields = [
             f"{json.dumps(name)}: {_lines(value)}"
             for name, value in ({"format": FORMAT} | asdict(self)).items()

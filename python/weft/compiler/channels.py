@@ -76,7 +76,9 @@ class Channel:
 def start(
     command: Sequence[str], phases: MemoryFile, said: IO[bytes]
 ) -> tuple["subprocess.Popen[bytes]", Channel]:
-    """Starts a worker, which gets the path of `phases` last, and prints to `said`. Raises OSError."""
+    """Starts a worker, which gets the path of `phases` as its last argument, and prints to `said`. Raises
+    OSError.
+    """
     with locks.whole_process():
         process = subprocess.Popen(
             [*command, phases.path],

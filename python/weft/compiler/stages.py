@@ -42,7 +42,8 @@ def compile_module(
     The chip is `arch`, or otherwise the one that the module's `gpu.module` names, or otherwise `default`.
     `rows` of matrices may be "aligned" for the fastest kernel, or "any". Of several `gpu.module`s, the one
     with `kernel` is compiled; host code is left out. A module that is the caller's `own`, whose context no
-    other thread uses, is changed; others are copied. Raises WeftError with locations of mistakes.
+    other thread uses, is changed; others are copied. Raises WeftError with the source location of each
+    mistake.
     """
     ours = own or isinstance(module, Path | str)
     if isinstance(module, Path):
@@ -167,7 +168,9 @@ def bytecode(module: ir.Module | ir.OpView) -> bytes:
 
 
 def _target(module: ir.Module | ir.OpView, arch: str | None, default: str | None) -> tuple[Target, bool]:
-    """The chip to compile for, and whether it is the default. Refuses another than `arch` in the module."""
+    """The chip to compile for, and whether it is the default; a module that names another than `arch` is
+    refused.
+    """
     named = [t for op in operations(module, gpu.GPUModuleOp) if (t := target_of(op.operation)) is not None]
     if arch is not None:
         target = Target.of(arch)

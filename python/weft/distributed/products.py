@@ -131,7 +131,9 @@ class TeamProduct:
         return product_kernel.compiled(asked, schedule, chip)
 
     def views(self, operands: Sequence[Array], d: Array, members: int | None = None) -> list[ArrayView]:
-        """A, B, D and what the epilogue reads; with `members`, D and the residual as batches of so many."""
+        """A, B, D and what the epilogue reads; with `members`, D and the residual as batches of so many
+        matrices.
+        """
         roles = "a", "b", *(role for role, *_ in self.added)
         views = dict(zip(roles, map(arrays.view, operands), strict=True))
         out = arrays.view(d)
@@ -168,7 +170,9 @@ def _chosen(types: Types, chip: str, sizes: Sizes, whole: bool, gate: bool = Fal
 
 
 def _is_able(schedule: AnySchedule, types: Types, whole: bool, gate: bool = False) -> bool:
-    """Whether a CTA computes a whole tile, stages it at once if `whole`, and with a `gate` if so."""
+    """Whether one CTA computes all of a tile, its warpgroups together, and if `whole` stages it at once,
+    and with a `gate` if so.
+    """
     if gate and (schedule.swap or schedule.block[1] % GATED_COLUMNS):
         return False
     if schedule.joined or schedule.alternating:  # rows of A come from other GPUs

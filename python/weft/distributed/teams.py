@@ -140,7 +140,9 @@ class Team:
         return memory
 
     def rows(self, size: int) -> Sequence[Memory]:
-        """Memory of each rank, of at least so many bytes. All ranks call it together. Plans keep theirs."""
+        """Memory of each rank, of at least so many bytes. All ranks call it together. Plans keep theirs when
+        others need more.
+        """
         if not self._rows or self._rows[0].size < size:
             self._rows = self.devices.shared(_rounded(size))
         return self._rows

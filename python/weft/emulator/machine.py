@@ -144,7 +144,9 @@ class Machine:
         return True
 
     def _execute(self, group: Group, stop: int) -> bool:
-        """Runs a block's steps. True: compiled code has, and more, and the group has just reached a block."""
+        """Runs the steps of the group's block. True: compiled code has run them and more, and the group has
+        just reached another block.
+        """
         if self._code is not None:
             return self._execute_compiled(self._code, group, stop)
         steps, lanes = self.program.blocks[group.block].steps, group.lanes

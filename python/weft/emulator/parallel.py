@@ -102,7 +102,9 @@ Piece = tuple[int, int]
 
 @dataclass(frozen=True)
 class _Part:
-    """What a process has run, and the granules of each buffer that it read and wrote, with their size."""
+    """What a process has run: its totals, and the granules of each buffer that it read and wrote, packed,
+    with the size of a granule.
+    """
 
     done: int
     instructions: int
@@ -213,7 +215,9 @@ def _communicates(opcode: Sequence[str]) -> bool:
 
 
 def _spread(waves: Waves, observers: Observers, begun: Grid, pieces: Sequence[Piece], threads: int) -> bool:
-    """Runs what has begun here, and the pieces here and in other processes; False if that must not count."""
+    """Runs the waves that have begun in this process, and the pieces in this and in others; False if that
+    must not count.
+    """
     if sys.platform == "win32":
         return False
     queue = _Queue(pieces)

@@ -154,7 +154,9 @@ class Watch:
         """
 
     def barriers(self, name: str, threads: Bools, ctas: Sequence[slice], line: int) -> None:
-        """As `barrier` for all threads of several CTAs, whose warps these slices are."""
+        """As `barrier` for the threads of several CTAs, whose warps these slices are: all of them arrive and
+        are released.
+        """
         for rows in ctas:
             mine = np.zeros_like(threads)
             mine[rows] = threads[rows]

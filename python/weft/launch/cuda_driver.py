@@ -50,7 +50,9 @@ def entry(name: str) -> int:
 
 
 def call(action: str, function: Callable[..., tuple[object, ...]], *args: object) -> Any:
-    """The result of a driver call, which `action` ("copying 8 bytes") names in WeftErrors."""
+    """The result of a driver call. Raises WeftError if it fails; `action` ("copying 8 bytes") names the call
+    in the message.
+    """
     error, *results = function(*args)
     check(action, error)
     return results[0] if len(results) == 1 else tuple(results)

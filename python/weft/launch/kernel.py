@@ -46,7 +46,8 @@ _MOST_LAUNCHES = 1024  # prepared launches that a kernel keeps
 
 
 def compile(module: Any, arch: str | None = None, kernel: str | None = None) -> "Kernel":
-    """Compiles one kernel of a module: a `weft.Module`, an MLIR module, .mlir text, or the Path of a file.
+    """Compiles one kernel of a module: a `weft.Module`, an MLIR module, .mlir text, or the Path of a .mlir
+    file.
 
     The chip is `arch` (such as "sm_90a"), otherwise the module's, otherwise the GPU's, otherwise sm_80.
     `kernel` selects one of several kernels. Raises WeftError with source locations for a module that can't be

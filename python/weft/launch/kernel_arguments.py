@@ -107,7 +107,9 @@ def map_of(view: ArrayView, want: MapParameter, address: int) -> tensor_map.Tens
 
 
 def map_parameter(view: ArrayView, want: MapParameter, number: int) -> Parameter:
-    """The parameter for a map of array `number`, whose later addresses are that of `view` modulo 32."""
+    """The parameter of a prepared launch for a map of array number `number`, whose later addresses are that
+    of `view` modulo 32.
+    """
     fields = map_of(view, want, view.address if want.skewed else 0)
     return Parameter(fields.encode(), number, fields.address - view.address if want.skewed else 0)
 
@@ -178,7 +180,9 @@ def _promotion(want: MapParameter, strides: Sequence[int]) -> str:
 
 
 def _map_of_chunks(view: ArrayView, want: MapParameter, address: int) -> tensor_map.TensorMap:
-    """A map of a matrix of bytes whose columns are pairs, in chunks. Raises WeftError where they aren't."""
+    """A map of a matrix of bytes whose columns come in chunks, which are pairs of bytes. Raises WeftError
+    where they don't.
+    """
     *outer, columns = view.shape
     if columns % want.chunk:
         raise WeftError(f"columns must be a multiple of {want.chunk}, got an array of {view.shape}")

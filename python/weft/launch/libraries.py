@@ -223,7 +223,9 @@ class _Jax(Library):
         return hasattr(jax, "core") and any(isinstance(each, jax.core.Tracer) for each in operands)
 
     def is_xlas(self, operands: Iterable[Any]) -> bool:
-        """Whether XLA can multiply these arrays on its stream, without a wait: all are JAX's, on GPUs."""
+        """Whether XLA can multiply these arrays on its own stream, without a wait: all are JAX's, on one GPU
+        or on several devices.
+        """
         jax: Any = sys.modules.get("jax")
         if not hasattr(jax, "ffi"):
             return False
@@ -290,7 +292,9 @@ def stream_finder(
 
 
 def keep_until(stream: object, used: Iterable[Any]) -> None:
-    """Keeps memory of PyTorch's tensors from being used again before a stream, not its own, is done."""
+    """Keeps the memory of PyTorch's tensors from being used again before a stream, which isn't its own, is
+    done.
+    """
     for each in used:
         if arrays.library(type(each)) == "torch" and each.is_cuda:
             each.record_stream(_external(stream, each.device))

@@ -99,7 +99,8 @@ class _Describers(dict[type, Describe]):
     """Functions by the type of `a`. Each describes a, b, the result (or None) and further arrays (or None),
     or returns None if `one_by_one` must do it.
 
-    It raises WeftError, TypeError, ValueError, RuntimeError or AttributeError for other arguments.
+    It raises WeftError, TypeError, ValueError, RuntimeError or AttributeError for arguments that it can't
+    describe.
     """
 
     def __missing__(self, kind: type) -> Describe:

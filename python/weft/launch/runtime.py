@@ -109,7 +109,9 @@ def on(ordinal: int | None) -> Iterator[None]:
 
 
 def holder(views: Iterable[object]) -> int | None:
-    """The GPU with the arrays among `views`; None if all are on the CPU. Raises WeftError for several."""
+    """The number of the GPU with the arrays among `views`; None if all are on the CPU. Raises WeftError for
+    arrays on several GPUs.
+    """
     ordinals = {_ordinal(v) for v in views if isinstance(v, arrays.ArrayView) and v.device == "cuda"}
     if len(ordinals) > 1:
         raise WeftError(f"arrays must be on one GPU, got GPUs {', '.join(map(str, sorted(ordinals)))}")
@@ -132,7 +134,9 @@ def load(cubin: bytes, ordinal: int | None = None) -> "Loaded":
 
 
 class Loaded:
-    """A cubin on a GPU, until `close`, not until the object's end: graphs may have captured a launch."""
+    """A cubin on a GPU, until `close`. The object's end doesn't unload it, since a CUDA graph may have
+    captured a launch.
+    """
 
     def __init__(self, cubin: bytes, ordinal: int | None = None) -> None:
         driver = api()
@@ -277,7 +281,9 @@ class Prepared:
         """
 
     def launch(self, stream: int, *addresses: int) -> None:
-        """Queues the launch with these addresses on a stream of its GPU, which needn't be the current one."""
+        """Queues the launch with these addresses on a stream of its GPU, by handle. That GPU needn't be the
+        current one.
+        """
         if status := self._queue(stream, *addresses):
             self.settle(status, stream, *addresses)
         cuda_driver.launched = self.action

@@ -65,7 +65,9 @@ def transposed(view: ArrayView) -> ArrayView:
 
 
 def without_copies(view: ArrayView) -> ArrayView:
-    """The matrices without outermost dimensions of one, or of repeated ones: kernels use these for all."""
+    """The matrices without the outermost dimensions that have one of them, or repeat them: a kernel uses
+    these for every product.
+    """
     shape, strides = view.shape, view.strides
     while len(shape) > 2 and (shape[0] == 1 or (shape[0] and not strides[0])):
         shape, strides = shape[1:], strides[1:]

@@ -183,7 +183,9 @@ def emulated_chip(types: Types) -> str:
 
 
 def plain(types: Types, schedule: "AnySchedule", chip: str) -> kernel.Kernel:
-    """The kernel of `a @ b`, with scales if the types have them. Raises WeftError if there is none."""
+    """The kernel of `a @ b` without an epilogue, with scales if the types have them. Raises WeftError if
+    there is none.
+    """
     transposed = types.transposed[0], not types.transposed[1]
     scales = (("scale_a", "f32", 2), ("scale_b", "f32", 2)) if types.scaled else ()
     promote = types.promoted and not types.scaled

@@ -52,7 +52,9 @@ def are_factors(of_a: ArrayView, of_b: ArrayView, sizes: tuple[int, int, int], e
 
 
 def vector(role: str, view: ArrayView) -> ArrayView:
-    """The factors as a vector, of one element if all are one in memory. Raises WeftError for gaps."""
+    """The factors as a vector, of one element if all are one in memory. Raises WeftError for elements that
+    aren't contiguous.
+    """
     size = prod(view.shape)
     along = 0 if role == "row_factors" else -1
     if size == 1 or view.strides[along] == 0:

@@ -191,7 +191,9 @@ class Sizes:
 
     @property
     def products(self) -> int:
-        """The products that may have an alpha each: of a batch, or of each `b` where rows select one."""
+        """The products that may have an alpha each: those of a batch, or one for each `b` where rows of
+        `a` select one.
+        """
         counts = (count for count in (self.matrices, self.members) if count is not None)
         return next(counts, 1)
 

@@ -95,7 +95,9 @@ class GatedMLP(torch.nn.Module):  # type: ignore[misc]
         return module
 
     def forward(self, x: Tensor, residual: Operand = None) -> Tensor:
-        """The module of ... x features: the same shape. A `residual` is added as by `weft.nn.Linear`."""
+        """The module of a tensor of ... x features: one of the same shape. A `residual` is added to it, as by
+        `weft.nn.Linear`.
+        """
         z = self.gate_up(x)
         if gated_product.applies(z, self.down):
             return gated_product.product(z, self.down, self.activation, residual)

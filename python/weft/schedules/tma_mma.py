@@ -37,7 +37,9 @@ _Timed = tuple[float, TmaMmaSchedule]
 
 
 def choose(m: int, n: int, k: int, types: Types, chip: str, members: int = 1) -> TmaMmaSchedule | None:
-    """The schedule for `members` products; None where none is legal, or other `mma.sync` is faster."""
+    """The schedule for `members` products of M x N x K; None where no schedule is legal, or another kernel of
+    `mma.sync` is faster.
+    """
     us, best = next(iter(_timed(m, n, k, types, chip, members)), (0.0, None))
     if best is None or (gpu := FITTED_GPUS.get(chip)) is None:
         return best

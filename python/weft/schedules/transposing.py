@@ -1,4 +1,6 @@
-"""Which of A and B `weft.matmul` copies to K-major matrices, for `wgmma`, which needs some types so."""
+"""Which of A and B `weft.matmul` copies to K-major matrices before a product, for `wgmma`, which reads some
+types no other way.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace

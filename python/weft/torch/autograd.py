@@ -1,7 +1,8 @@
 """Gradients of products: D = residual + activation(alpha A B + beta C + bias).
 
-With G the gradient of D and dZ = G activation'(Z), those of A and B are products again: alpha dZ Bᵀ and alpha
-Aᵀ dZ. Both read A, B and dZ where they lie. With scales, A and B are quantized, and have none.
+With G the gradient of D and dZ = G activation'(Z), those of A and B are products again: alpha dZ Bᵀ and
+alpha Aᵀ dZ. Both read A, B and dZ where they lie, as transposes. With scales, A and B are quantized, and have
+none.
 
 With groups, they are products with groups, too, as in JAX (`weft.jax.grouped`). With `row_ends`, the gradient
 of `a` has the same groups of rows, and that of `b` has groups of K. With `k_ends` it's the other way round.

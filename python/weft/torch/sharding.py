@@ -1,6 +1,7 @@
 """Products of DTensors: how the sharding of a result follows from that of its operands.
 
-Importing this module registers the rule of `torch.ops.weft.matmul`; `weft.matmul` does so for DTensors.
+Importing this module registers the rule of `torch.ops.weft.matmul`; `weft.matmul` does so at its first
+DTensor.
 """
 
 import torch

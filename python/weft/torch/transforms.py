@@ -160,7 +160,9 @@ def differentiable(
 
 
 def without_gradients(overload: OpOverload, refusal: str) -> Kernel:
-    """Like `differentiable`, for an operator without gradients: WeftError with the `refusal` instead."""
+    """Like `differentiable`, for an operator without gradients: where they are needed, it raises WeftError
+    with the `refusal`.
+    """
 
     def backward(ctx: FunctionCtx, *gradients: Tensor) -> NoReturn:
         raise WeftError(refusal)

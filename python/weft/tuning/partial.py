@@ -66,7 +66,9 @@ def opened(database: Path, product: Product, gpu: str) -> Iterator[Partial | Non
 
 
 def path_of(database: Path, product: Product) -> Path:
-    """The file for the search of a product, such as `bf16-bf16-bf16-00-4096x4096x4096.sm_90a`."""
+    """The file for the search of a product, such as `bf16-bf16-bf16-00-4096x4096x4096.sm_90a`: its name has
+    all fields of the types.
+    """
     types = "-".join(_word(value) for value in vars(product.types).values())
     name = f"{types}-{product.m}x{product.n}x{product.k}.{product.chip}"
     return database.with_name(f".{database.name}.partial") / name

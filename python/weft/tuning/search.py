@@ -48,7 +48,9 @@ class Result:
 
 
 def first_tries(product: Product, limit: int | None) -> list[AnySchedule]:
-    """The model's choice, then the most promising ones: `limit` or all. Raises WeftError without any."""
+    """The model's choice, then the most promising candidates: `limit` of them, or all. Raises WeftError where
+    none is legal.
+    """
     size = product.m, product.n, product.k
     own = choice.choose(*size, product.types, product.chip, tuned=False)
     return list(dict.fromkeys([own, *choice.candidates(product)[:limit]]))

@@ -323,7 +323,9 @@ def _may_store_global(s: Value, op: Value, part: Value) -> bool:
 
 
 def _knows_all(s: Value, part: Value, width: int, slots: int, mask: int, constant: bool) -> bool:
-    """Whether warps know of the last write (there must be none if `constant`), and of reads in other rows."""
+    """Whether warps know of the last write, and of reads in `slots` - 1 rows. There must be no write to
+    what is `constant`.
+    """
     for index in range(s.COUNT):
         owner = s.ROWS[index] | s.WAVE << COLUMN_BITS
         clock = _clock(s, index)

@@ -65,7 +65,9 @@ class Field(Record):
     TENSOR_FENCES = ""
     UNITS = ""
     UNIT_COLUMNS = "i8"
-    """The columns of the units that a commit ends, `[units, warps that execute it]`, -1 for none."""
+    """The columns of the units whose operations a commit ends, `[units, warps that execute it]`, -1 for
+    none, and the number of units.
+    """
     WATCHED = LAYERS = WARPS = WIDTH = ""
     KNOWN = "i4"
     TIMES = "i8"
@@ -229,7 +231,9 @@ def _settle(s: Value, number: int, at: int, count: int, size: int) -> bool:
 
 
 def _find_targets(s: Value, index: int) -> int:
-    """Finds the mbarriers of a warp's commit. Returns the first byte of the addressed one, or -1."""
+    """Finds the mbarriers of a warp's commit: the first CTA's, and the ranks of the CTAs. Returns the first
+    byte of the addressed one, or -1.
+    """
     if not _find(s, index):
         return -1
     place = s.WORDS[index] * BYTES
@@ -282,7 +286,9 @@ def _join(s: Value, target: Value, source: Value) -> None:
 
 
 def _may_use(s: Value, row: int, number: int, near: bool) -> bool:
-    """A use must be ordered after the init, `near` without a fence, and the mbarrier must have a column."""
+    """A warp's use must be ordered after the init, and the mbarrier must have a column. `near`: no fence is
+    needed in between.
+    """
     known, init, column = _known(s, 0, row), s.INIT_ROWS[number], s.FENCED_COLUMNS[number]
     if s.COLUMNS[number] < 0 or init < 0:
         return False
@@ -461,7 +467,9 @@ class MbarrierCalls:
             wave.mbarriers.completed_phase(wave.mbarriers.keys[number])
 
     def _begin(self, lanes: Threads, *, whole: bool = True) -> bool:
-        """Prepares for an instruction; False if the interpreter must run it. `whole`: of all warps."""
+        """Prepares for an instruction of these lanes; False if the interpreter must run it. `whole`: each
+        warp must have an active one.
+        """
         _asked[0] += 1
         if not self._fits or _asked[0] < _WORTH:
             return False

@@ -407,7 +407,9 @@ class Piece:
 
 
 def module(pieces: Sequence[Piece]) -> str:
-    """The LLVM IR of all ended pieces. Those that differ only in registers share a function, with offsets."""
+    """The LLVM IR of all pieces that have ended. Those that differ only in their registers share a function,
+    which gets the offsets of these.
+    """
     declared: set[str] = set()
     groups: dict[str, list[Piece]] = {}
     for piece in pieces:

@@ -397,7 +397,9 @@ class _Planner:
         self.plan.operations.append(Operation(kind, self.block, step, **what))  # type: ignore[arg-type]
 
     def _close(self, step: int, *, loaded: bool = False) -> None:
-        """Ends the piece before a step. `loaded`: it writes all that was loaded, so that pieces share code"""
+        """Ends the piece before a step. `loaded`: it writes what has been loaded, and all of that, so that
+        more pieces have the same code.
+        """
         self.plan.operations += self._announced
         self._announced = []
         if self.piece:

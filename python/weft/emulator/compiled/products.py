@@ -315,7 +315,9 @@ class Products:
         self._ready: dict[ProductKind, _Function] = {}
 
     def product(self, kind: ProductKind, times: int) -> Run | None:
-        """The code for so many products of a kind; None if it isn't worth it yet, or if there is none."""
+        """The code for products of a kind, of which so many are wanted now; None if it isn't worth it yet, or
+        if there is none.
+        """
         known = self._ready.get(kind)
         if known is not None:
             return known.run

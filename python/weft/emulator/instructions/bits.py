@@ -96,7 +96,9 @@ def extract(op: Op) -> Step:
 
 
 def _field(kind: Type) -> Callable[[Array], Array]:
-    """A position or size of 8 bits in PTX: GPUs ignore the others of 32-bit instructions, not for 64 bits."""
+    """A field's position or size, which PTX restricts to 8 bits: GPUs ignore the others of 32-bit
+    instructions, and don't for 64 bits.
+    """
     if kind.bits == 64:
         return lambda value: np.minimum(value, np.uint32(255)).astype(np.int64)
     return lambda value: (value & np.uint32(255)).astype(np.int64)

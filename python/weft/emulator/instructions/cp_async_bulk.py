@@ -86,7 +86,9 @@ def notify_shared(
     barrier: Key | None = None,
     used: Numbers | None = None,
 ) -> None:
-    """Reports an access to a CTA's shared memory to observers. `used`: the bytes that a store needs."""
+    """Reports an access to bytes of a CTA's shared memory to observers. `used`: those that a store takes into
+    global memory; None: all.
+    """
     one.wave.memory.used = used
     _notify(one, "shared", kind, cta, offsets, line, barrier)
 

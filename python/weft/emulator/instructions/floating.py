@@ -115,7 +115,9 @@ class Format:
         return run
 
     def _flushed(self, bits: Array, exact: Callable[[], Array]) -> Array:
-        """Flushes what only rounding makes normal. `exact`: the values as f64, rounded to odd."""
+        """Flushes results that only rounding makes normal: they are tiny before it. `exact` has the values as
+        f64, rounded to odd.
+        """
         number = bits.dtype.type
         code, least = _LEAST[self.name]
         sign = number(1 << (8 * bits.dtype.itemsize - 1))

@@ -22,7 +22,9 @@ _EVERY = np.uint32(0xFFFFFFFF)
 _ROW = 16
 """Bytes of a row of a matrix in memory, padding included."""
 _PARTS = {0: ((0, _ROW),), 4: ((0, 8),), 6: ((0, 8), (8, 4))}
-"""Where rows are read, by the bits of packed elements: what follows may never have been written."""
+"""Where a row is read and how many bytes there, by the bits of packed elements: what follows these may never
+have been written.
+"""
 
 
 @table.collective("ldmatrix")

@@ -221,7 +221,9 @@ def _template(source: Product) -> _Template | None:
 
 
 def _jobs(source: Product, block: Cells, ranks: int, rows: Places, left: Places, *right: Places) -> Numbers:
-    """The products of each CTA and bank, with offsets in the pair's shared and the CTA's tensor memory."""
+    """The products of each CTA and bank, with the offsets of A, B and D in the pair's shared memory, and in
+    the CTA's tensor memory.
+    """
     path = source.path
     jobs = np.zeros((ranks, path.banks, len(Job)), np.int64)
     jobs[:, :, Job.A] = source.one.wave.memory.shared_stride * np.arange(ranks)[:, None]

@@ -199,7 +199,9 @@ class Product:
         return lanes, at
 
     def block(self, rank: int) -> Cells | None:
-        """D's cells of a CTA of the pair, if they are a rectangle that is written as a whole."""
+        """The cells of D of a CTA of the pair, if they are a rectangle inside tensor memory that is written
+        as a whole.
+        """
         lane, column = self.address("d")
         disabled = self.values.get("disable_output_lane")
         if disabled is not None and disabled[4 * rank : 4 * rank + 4].any():

@@ -105,7 +105,9 @@ def store(op: Op) -> Collective:
 def _addresses(
     op: Op, at: int, form: wmma.Load | wmma.Store, shape: tuple[int, ...]
 ) -> Callable[[Lanes], tuple[Addresses, Array]]:
-    """The addresses of elements, `[warps, rows * columns]`, with the bit in the byte of smaller ones."""
+    """The addresses of a matrix's elements, `[warps, rows * columns]`, in bytes, with the bit in the byte of
+    smaller elements.
+    """
     base = op.address(at, form.space or "generic")
     stride = op.source(2, U32) if len(op.operands) == 3 else 0
     bits = np.uint64(ELEMENT_TYPES[form.type].bits)

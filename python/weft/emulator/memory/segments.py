@@ -44,7 +44,9 @@ class Segment:
         self.of_others = of_others and writable
         self.size = len(data)
         self.filled: Bools | None = None
-        """The bytes that a kernel, which must write before it reads, has written; None: all."""
+        """The bytes that a kernel has written, if it must write before it reads; None: all are
+        initialized.
+        """
         self._views: dict[int, Array] = {}
 
     def again(self) -> "Segment":
@@ -75,7 +77,9 @@ class Multicast(Segment):
 
 
 class Piece(NamedTuple):
-    """The lanes of `mask` (None: all active ones), with the index of each one's element in `view`."""
+    """The lanes of `mask` (None: all active ones), and the index in `view` of the element of each; those of
+    other lanes are undefined.
+    """
 
     view: Array
     elements: npt.NDArray[np.intp]

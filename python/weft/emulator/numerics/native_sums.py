@@ -41,7 +41,9 @@ def _function(rule: Rule) -> Callable[..., None]:
 
 @cache
 def address(rule: Rule) -> int:
-    """The address of the function that adds by a rule: A's and B's values and exponents, C, D, its sizes."""
+    """The address of the function that adds by a rule: of the values and exponents of A and of B, C, D, and
+    the three sizes of D.
+    """
     return addresses(_text(rule), ["sums"], code=2)["sums"]
 
 

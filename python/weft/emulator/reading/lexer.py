@@ -61,7 +61,9 @@ Read = tuple[Instruction, int, int, int]
 
 
 def instruction(text: str, at: int, line: int, begin: int, scope: Scope) -> Read | None:
-    """The instruction at an index of the text, on a line that begins there; None for anything else."""
+    """The instruction at an index of the text, on a line with this number and beginning. None for anything
+    else.
+    """
     head = _HEAD.match(text, at)
     if head is None:
         return None

@@ -94,7 +94,9 @@ class Register:
 
 @dataclass(eq=False, slots=True)
 class Variable:
-    """A variable in memory. `init` has (byte offset, value); an `external` one's size is the launch's."""
+    """A variable in memory. `init` has (byte offset, value) pairs; an `external` one gets its size from the
+    launch.
+    """
 
     name: str
     space: str

@@ -79,7 +79,9 @@ class Barrier:
         return int(self.of_warps(live).sum()) >= self.wanted(live)
 
     def admitted(self, more: Bools, live: Bools) -> Bools:
-        """The threads of `more` that arrive in this phase; after its end, the others are in the next."""
+        """The threads of `more` whose arrival belongs to this phase. Once it has the arrivals it needs, the
+        others belong to the next phase.
+        """
         before, after = self.of_warps(live), self.of_warps(live, more)
         room = self.wanted(live) - int(before.sum())
         new = after > before

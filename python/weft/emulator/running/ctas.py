@@ -127,7 +127,9 @@ class Grid:
         return taken
 
     def cancel(self) -> Dim3 | None:
-        """Takes a cluster, which will not run; the coordinates of its first CTA, None if none is left."""
+        """Takes a cluster, which will not run, and returns the coordinates of its first CTA; None if none is
+        left.
+        """
         taken = self.take(self.launch.cluster_size)
         self.canceled += len(taken)
         return unflatten(taken[0], self.launch.grid) if taken else None

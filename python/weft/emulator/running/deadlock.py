@@ -49,7 +49,9 @@ class Awaited:
 
 @dataclass(frozen=True)
 class Stage:
-    """A stage of the ring whose mbarriers' inits begin at `line`, which must become `full`, or empty."""
+    """One stage of a ring whose mbarriers were initialized from `line` on. A warp waits for it to be `full`,
+    or to be empty.
+    """
 
     line: int
     number: int
@@ -75,7 +77,9 @@ def _bytes_of(transactions: int) -> str:
 
 @dataclass(frozen=True)
 class Wait:
-    """A warp that waits `at` a line for `what`, or for mbarriers, with its cluster's first CTA."""
+    """A warp that waits `at` a line for `what`, or for mbarriers. `cluster` is the first CTA of its
+    cluster.
+    """
 
     cluster: Block
     block: Block

@@ -133,7 +133,9 @@ MAX_FRAME = 512 * 1024
 
 
 class FunctionCode:
-    """A function: its registers, its blocks, the functions it may call, and the levels of scopes."""
+    """A function: its registers, its blocks, and the functions that it may call. `scopes` are the levels of
+    scopes by their names.
+    """
 
     def __init__(self, function: Function, slots: Slots, scopes: Mapping[str, int] = LEVELS) -> None:
         self.function, self.scopes = function, scopes

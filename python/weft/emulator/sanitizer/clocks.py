@@ -159,7 +159,9 @@ class VectorClocks:
         return seen
 
     def of_global(self, clock: Clocks) -> Clocks:
-        """What a clock knows, and what of that bulk copies see of global memory as DATA and as MAPS."""
+        """What a clock knows, and the parts of it that bulk copies see of global memory as DATA and
+        as MAPS.
+        """
         return clock[list(self.seen_layers)]
 
     def fence_tensor(self, rows: Rows, before: bool) -> None:

@@ -140,7 +140,9 @@ def ignored_rules(names: object) -> frozenset[str]:
 
 
 class Findings:
-    """The findings of a launch, one for each rule and line. `user`: what has findings without a line."""
+    """The findings of a launch: one for each rule and line, and at most `_MOST`. `user`: what has findings
+    without a line.
+    """
 
     def __init__(self, text: str, ignored: frozenset[str] = frozenset(), user: str = "") -> None:
         self._text, self._ignored, self._user = text, ignored, user
@@ -188,7 +190,9 @@ class Findings:
         count: int = 1,
         lanes: Bools | None = None,
     ) -> None:
-        """Records a mistake of an access: its `bad` parts, `count` for each of its lanes, or of `lanes`."""
+        """Records a mistake of an access: `bad` are its wrong parts, `count` for each of its lanes, or of
+        `lanes` alone.
+        """
         chosen = access.lanes.enabled() if lanes is None else lanes
         at = int(np.flatnonzero(chosen)[int(bad.argmax()) // count])
         thread = wave.thread(int(access.lanes.row_numbers()[at // 32]), at % 32)

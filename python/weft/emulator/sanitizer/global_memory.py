@@ -49,7 +49,9 @@ class Checked:
 
 
 def at_once(of: Checked, wave: Wave, writers: Index, level: int) -> tuple[str, Bools]:
-    """What is wrong with a store of several warps to granules last written by `writers`, and where."""
+    """What is wrong with a store by which several warps write the same granules, whose last writers are
+    `writers`, and which of them are.
+    """
     mixed: Bools = writers != of.rows
     if np.count_nonzero(mixed):
         assert of.access is not None

@@ -26,7 +26,9 @@ _MANY = "many"
 
 
 class _Location:
-    """What was released at an address: by scopes of GPU and system, and by each CTA at each level."""
+    """What was released at an address: to the GPU and to the system by scopes that include them, and by each
+    CTA at each level.
+    """
 
     def __init__(self) -> None:
         self.far: dict[int, Clocks] = {}

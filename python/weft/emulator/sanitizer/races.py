@@ -243,7 +243,9 @@ class Races:
     def unit_reads(
         self, column: int, row: int, offsets: Index | Chunks, line: int, *, copies: bool = False
     ) -> None:
-        """A unit begins to read for a warp, which must know of the writes. `copies`: it doesn't compute."""
+        """An asynchronous unit begins to read for a warp, which must know of the writes. `copies`: it doesn't
+        compute with what it reads.
+        """
         shadow, clocks, of = self.shadow, self.clocks, self._of_unit(row, offsets, line)
         index, late = of.index, self._late(of)
         if copies and late.any():

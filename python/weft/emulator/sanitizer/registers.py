@@ -298,7 +298,9 @@ class RegisterState:
     def _report_use(
         self, rows: Rows, traffic: Traffic, until: Times, *registers: Span, renamed: int | None = None
     ) -> None:
-        """Reports registers in use until later than warps know of, except where one is renamed."""
+        """Reports registers that are in use until later than warps know of, unless so is the one that gets
+        another name.
+        """
         used = [until[each] for each in registers if _size(each)]
         if not used:
             return

@@ -218,7 +218,9 @@ class TensorMemory:
         return before if units.kind == "load" else before | {"reads": self.shadow.reads[index]}
 
     def _late(self, units: _Units, numbers: Times) -> tuple[Bools, Bools]:
-        """Which earlier operations of each CTA may still run, and which lack fences before the access."""
+        """Which of some earlier operations of each CTA may still run, and where fences are missing between
+        them and the access.
+        """
         ctas, rows, columns = (each[:, None] for each in units[1:4])
         owner, time, _, others, uses = self.shadow.operations[:, ctas, numbers]
         late: Bools = time > self.clocks.known[rows, owner]

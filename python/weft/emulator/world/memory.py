@@ -20,7 +20,9 @@ _OF_A_LAUNCH = 1 << 32
 
 @dataclass(frozen=True)
 class Buffer:
-    """An array's memory on the host, and on GPU `rank`; `shared`: all GPUs can access it."""
+    """The memory that an array owns on the host, from byte `begin` to `end`, and where it is on GPU `rank`;
+    `shared`: all GPUs can access it.
+    """
 
     begin: int
     end: int

@@ -43,7 +43,9 @@ class Schedule:
         self._random = None if how.seed is None else random.Random(how.seed)
 
     def run(self, limit: float | None) -> None:
-        """Runs everything. Raises Fault, Deadlock, and TimeLimit after `limit` seconds."""
+        """Runs everything. Raises Fault, Deadlock if nothing can continue, and TimeLimit after `limit`
+        seconds.
+        """
         end = None if limit is None else time.monotonic() + limit
         at = idle = done = 0
         before: tuple[object, ...] = ()
