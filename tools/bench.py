@@ -103,9 +103,15 @@ def problems(options: Namespace, *, grouped: bool = True) -> "list[Problem]":
 
     types = [INPUTS[name] for name in _listed("--types", options.types, INPUTS)]
     cli.check_least(options, seed=0, count=1)
-    layout = {f"transpose_{name}": side == "t" for name, side in zip("ab", options.layout, strict=True)}
+    of_a, of_b = (side == "t" for side in options.layout)
     return [
-        Problem(**shape._asdict(), inputs=row.name, output=options.out_type or row.output, **layout)
+        Problem(
+            **shape._asdict(),
+            inputs=row.name,
+            output=options.out_type or row.output,
+            transpose_a=of_a,
+            transpose_b=of_b,
+        )
         for row in types
         for shape in dict.fromkeys(_shapes(options, row, grouped))
     ]

@@ -164,7 +164,9 @@ class Product:
         sizes = {role: tuple(getattr(self, x) for x in axes) or (1,) for role, axes in self._extents.items()}
         sizes |= self._scale_sizes | dict.fromkeys(_numbers(self.op), ())
         read = {"A", "B", "bias", "residual", "alpha", *BLOCK_SCALES, *_numbers(self.op)}
-        read |= {*map(_loaded, self.op.needs.loads), *[self._added] * bool(self._attributes["beta"])}
+        read.update(map(_loaded, self.op.needs.loads))
+        if self._attributes["beta"]:
+            read.add(self._added)
         generator = np.random.default_rng(seed)
         wanted = []
         for number, argument in enumerate(launch.arguments):

@@ -13,12 +13,18 @@ from weft.system import upper
 
 
 def _watched(
-    *qkv: object, return_lse: bool = False, out: object = None, stream: object = None, **others: object
+    q: object,
+    k: object,
+    v: object,
+    *,
+    return_lse: bool = False,
+    out: object = None,
+    stream: object = None,
+    **others: object,
 ) -> Array:
     """`attention` by an operator of PyTorch, which computes the same for plain tensors."""
     chosen = {name: others.pop(name) for name in OPTIONS if name in others}
-    given = dict(zip("qkv", qkv, strict=False)) | others
-    return _by_operator(given, Options.of(**chosen), return_lse, out, stream)
+    return _by_operator({"q": q, "k": k, "v": v, **others}, Options.of(**chosen), return_lse, out, stream)
 
 
 _OTHER_NAMES = {
@@ -115,7 +121,15 @@ def attention(
     known = plans.found(arrays_of_call, (causal, scale, softcap, layout, splits), window)
     if (results := plans.queued(known, arrays_of_call, stream)) is not None:
         return results if return_lse else results[0]
-    options = Options.of(causal, scale, window, softcap, layout, splits, deterministic)
+    options = Options.of(
+        causal=causal,
+        scale=scale,
+        window=window,
+        softcap=softcap,
+        layout=layout,
+        splits=splits,
+        deterministic=deterministic,
+    )
     given = {"q": q, "k": k, "v": v, "sinks": sinks, "lengths": lengths, "page_table": page_table}
     given |= {"cu_seqlens_q": cu_seqlens_q, "cu_seqlens_k": cu_seqlens_k}
     given |= {"q_scale": q_scale, "k_scale": k_scale, "v_scale": v_scale}

@@ -36,6 +36,7 @@ class Options:
 
     @staticmethod
     def of(
+        *,
         causal: object = False,
         scale: object = None,
         window: object = None,

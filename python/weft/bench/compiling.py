@@ -32,9 +32,14 @@ def product_of(problem: Problem, chip: str) -> Product:
     assert problem.groups is None, problem.shape
     row = INPUTS[problem.inputs]
     element = _ELEMENTS[row.element.name]
-    kinds = element, element, _ELEMENTS[problem.output], (problem.transpose_a, not problem.transpose_b)
+    mn_major = problem.transpose_a, not problem.transpose_b
     scale = _SCALES[FORMATS[row.format].scale] if row.format else ""
-    types = Types(*kinds, promoted=row.promoted, scaled=row.block_scales, scale=scale)
+    types = Types(
+        *(element, element, _ELEMENTS[problem.output], mn_major),
+        promoted=row.promoted,
+        scaled=row.block_scales,
+        scale=scale,
+    )
     return Product(problem.m, problem.n, problem.k, types, chip)
 
 

@@ -277,9 +277,17 @@ class Module:
         if "blocksareclusters" in directives:
             blocks = blocks[0] * clusters[0], blocks[1] * clusters[1], blocks[2] * clusters[2]
         block = _dims("block", directives.get("reqntid", 1) if shape.block is None else shape.block)
-        lacks = program.has_dynamic_shared and not dynamic
-        how = shape.arithmetic, clusters, explicit, shape.dependent, lacks
-        launch = Launch(blocks, block, program.shared_static + dynamic, dynamic, *how)
+        launch = Launch(
+            blocks,
+            block,
+            program.shared_static + dynamic,
+            dynamic,
+            shape.arithmetic,
+            clusters,
+            explicit,
+            shape.dependent,
+            program.has_dynamic_shared and not dynamic,
+        )
         _check(launch, kernel, directives, room)
         return program, launch
 

@@ -52,8 +52,15 @@ def multiply(
     """
     if flipped:
         left, right = right.T, left.T
-    asked = replace(product, roles=tuple(added), by_columns=(), out_dtype=out, schedule=None)
-    asked = replace(asked, transpose_a=left.flipped, transpose_b=right.flipped)
+    asked = replace(
+        product,
+        roles=tuple(added),
+        by_columns=(),
+        out_dtype=out,
+        schedule=None,
+        transpose_a=left.flipped,
+        transpose_b=right.flipped,
+    )
     return bind((left.array, right.array, *added.values()), asked)
 
 

@@ -313,9 +313,14 @@ class Kernel:
         grid_, block_ = dimensions(self.launch, views, grid, block)
         spaces = workspaces_of(self.launch, views, grid_)
         memories = self._memories(spaces)
-        options = {**options, "grid": grid_, "block": block_, "shared_bytes": self.shared_bytes}
-        arguments = self._emulator_arguments(views, spaces, memories)
-        report = self._module.launch(self.name, args=arguments, **options)
+        report = self._module.launch(
+            self.name,
+            grid=grid_,
+            block=block_,
+            args=self._emulator_arguments(views, spaces, memories),
+            shared_bytes=self.shared_bytes,
+            **options,
+        )
         self._emulated.append(memories)  # unless it has failed
         return report
 

@@ -170,7 +170,7 @@ def matmul(
     Raises WeftError for arrays that don't fit, or that no kernel multiplies.
     """
     if others:
-        raise refuse(f"{no_parameter(matmul, next(iter(others)), _OF_EPILOGUE)}")
+        raise refuse(no_parameter(matmul, next(iter(others)), _OF_EPILOGUE))
     of_alpha = alpha.__class__  # faster than `type`
     activation, more, factor = None, _NO_MORE, alpha
     roles: tuple[str, ...] = ROLES
@@ -241,9 +241,24 @@ def matmul(
     if factor is not alpha and not arrays.is_array(alpha):
         raise refuse(f"alpha must be a real number or an array of f32, got {shown(alpha)}")
     added = {role: array for role, array in zip(roles, more, strict=False) if array is not None}
-    chosen = out_dtype, transpose_a, transpose_b, factor, beta, promote, schedule
-    formats = kind, scale_block, arch, accumulate, bit_op, batch_invariant
-    product = Product(tuple(added), activation, *chosen, *formats, function=function)
+    product = Product(
+        tuple(added),
+        activation,
+        out_dtype=out_dtype,
+        transpose_a=transpose_a,
+        transpose_b=transpose_b,
+        alpha=factor,
+        beta=beta,
+        promote=promote,
+        schedule=schedule,
+        kind=kind,
+        scale_block=scale_block,
+        arch=arch,
+        accumulate=accumulate,
+        bit_op=bit_op,
+        batch_invariant=batch_invariant,
+        function=function,
+    )
     given = {"a": a, "b": b, **added}
     traced = libraries.JAX.is_traced((*given.values(), out))
     if traced and (out is not None or stream is not None):

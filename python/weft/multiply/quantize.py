@@ -243,8 +243,14 @@ class _Problem:
             arguments: list[ArrayView | int] = [views["x"], views["partials"], self.per_cta]
             kernel = casts.maxima.compile(*arguments, by=self.by, arch=self.chip)
             result.append((kernel, ("x", "partials"), arguments))
-        how: dict[str, Any] = {"by": self.by, "powers_of_two": self.powers_of_two, "arch": self.chip}
-        kernel = casts.cast.compile(*views.values(), keeps=self.keeps, transposes=self.transposes, **how)
+        kernel = casts.cast.compile(
+            *views.values(),
+            by=self.by,
+            keeps=self.keeps,
+            transposes=self.transposes,
+            powers_of_two=self.powers_of_two,
+            arch=self.chip,
+        )
         result.append((kernel, tuple(views), [*views.values()]))
         return result
 

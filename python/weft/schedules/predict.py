@@ -74,20 +74,28 @@ class _Tile:
 
 
 def predict_schedule(
-    s: AnySchedule, m: int, n: int, k: int, types: Types, gpu: Gpu, *, members: int = 1, burst: bool = False
+    schedule: AnySchedule,
+    m: int,
+    n: int,
+    k: int,
+    types: Types,
+    gpu: Gpu,
+    *,
+    members: int = 1,
+    burst: bool = False,
 ) -> Prediction:
     """The predicted time of `members` products of M x N x K. `burst`: after a rest, where the GPU has such
     limits. Raises WeftError where there is no model of the family on the GPU.
     """
-    if s.family != gpu.family:
-        found = f"got one of {s.instruction}: compile for {gpu.chip}"
+    if schedule.family != gpu.family:
+        found = f"got one of {schedule.instruction}: compile for {gpu.chip}"
         raise WeftError(f"schedule must be of {gpu.instruction} for a model of {gpu.name}, {found}")
-    kernel = s.kernel(types, gpu.chip)
-    work = Work(m, n, k, s.element_kind(types), types.output_bytes, members)
+    kernel = schedule.kernel(types, gpu.chip)
+    work = Work(m, n, k, schedule.element_kind(types), types.output_bytes, members)
     if isinstance(gpu, PublishedGpu):
         return predict(kernel, work, gpu, burst=burst)
     assert isinstance(gpu, FittedGpu)
-    return _of_wgmma(s, kernel, work, types, gpu, burst)
+    return _of_wgmma(schedule, kernel, work, types, gpu, burst)
 
 
 def predict(

@@ -103,9 +103,12 @@ def _all_tiles(types: Types, room: int) -> list[TensorMemorySchedule]:
     fields = product((1, 2), CTA_ROWS, widths, (False, True), (1, 2), (1, 2))
     tiles = []
     for cta_group, rows, columns, swap, epilogues, accumulators in fields:
-        block = rows * cta_group, columns, depth
         tile = TensorMemorySchedule(
-            block, accumulators, 2, epilogues=epilogues, cta_group=cta_group, swap=swap
+            (rows * cta_group, columns, depth),
+            *(accumulators, 2),
+            cta_group=cta_group,
+            swap=swap,
+            epilogues=epilogues,
         )
         if (stages := min(tile.most_stages(types, room), _MOST_STAGES)) >= 2:
             tiles.append(replace(tile, stages=stages))

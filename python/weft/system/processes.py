@@ -97,11 +97,20 @@ def run(
     with all processes that it started.
     """
     named, name = name or command[0], name or Path(command[0]).name
-    options = own_group() | dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-    options |= {"encoding": "utf-8", "errors": "replace", "pass_fds": inherited, "env": environment}
+    pipe = subprocess.PIPE
     try:
         with locks.whole_process():
-            process: subprocess.Popen[str] = subprocess.Popen(command, **options)
+            process = subprocess.Popen(
+                command,
+                stdin=pipe,
+                stdout=pipe,
+                stderr=pipe,
+                encoding="utf-8",
+                errors="replace",
+                pass_fds=inherited,
+                env=environment,
+                **own_group(),
+            )
     except OSError as error:
         raise refusal(f"cannot run {named}", error) from None
     with process:

@@ -51,9 +51,11 @@ class Tuner:
                 return entry, []
             files = (self.path, *tuned_files.sources(product.chip))
             known = database.tuned(product, files)
-            own = (self.samples, self.limit)
-            first = [written(known)] if known else []
-            search = Search(problem, product, self.gpu, self.compiler, records, *own, first, progress)
+            search = Search(
+                *(problem, product, self.gpu, self.compiler, records, self.samples, self.limit),
+                [written(known)] if known else [],
+                progress,
+            )
             result = search.run(lambda: self._ahead(following))
             if result.best is None:
                 raise WeftError("; ".join(["no schedule gives a right result", *_remarks(result)]))

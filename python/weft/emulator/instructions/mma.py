@@ -53,8 +53,9 @@ def mma(op: Op) -> Collective:
     )
     scales = _scales(op, form, placed, operands)
     rule = _rule(form, op.chip)
-    defaults = {"satfinite": False, "bit_op": "", "rounding": ""}
-    options: dict[str, Any] = {name: getattr(form, name, value) for name, value in defaults.items()}
+    satfinite = getattr(form, "satfinite", False)
+    bit_op = getattr(form, "bit_op", "")
+    rounding = getattr(form, "rounding", "")
 
     def spread(marks: Callable[[int], Bools]) -> Marks:
         rows = np.logical_or.reduce(a.marked(marks), axis=-1)[..., :, None]
@@ -68,9 +69,15 @@ def mma(op: Op) -> Collective:
         left, absent = a.read(lanes), None
         if sparse:
             left, absent = sparse.expanded(lanes, left)
-        factors = scales(lanes) if scales else None
-        matrices = _batch(left), _batch(b.read(lanes)), _batch(c.read(lanes))
-        d.write(lanes, multiply_accumulate(*matrices, types, how, scales=factors, absent=absent, **options))
+        result = multiply_accumulate(
+            *(_batch(left), _batch(b.read(lanes)), _batch(c.read(lanes)), types, how),
+            satfinite=satfinite,
+            bit_op=bit_op,
+            rounding=rounding,
+            scales=scales(lanes) if scales else None,
+            absent=absent,
+        )
+        d.write(lanes, result)
 
     return Collective(run)
 

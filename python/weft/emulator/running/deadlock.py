@@ -116,9 +116,16 @@ def waits_of(
         first = wave.cluster_ctas(cta).start
         seen = tuple((awaits or {}).get(first, ()))
         own = tuple(b for b in seen if b.block == wave.cta(row)) or seen
-        place = wave.cta(wave.rows_of(first).start), wave.cta(row), wave.cluster_rank(cta)
-        count = int(np.count_nonzero(enabled[position]))
-        waits.append(Wait(*place, int(wave.warp_of_row[row]), count, at, what, own, line))
+        waits.append(
+            Wait(
+                wave.cta(wave.rows_of(first).start),
+                wave.cta(row),
+                wave.cluster_rank(cta),
+                int(wave.warp_of_row[row]),
+                int(np.count_nonzero(enabled[position])),
+                *(at, what, own, line),
+            )
+        )
     return waits
 
 

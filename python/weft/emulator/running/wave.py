@@ -43,8 +43,10 @@ class Wave(Ctas):
         self.random: random.Random | None = None
         self.delayed: list[tuple[object, Callable[[], None]]] = []
         self.ticks = self.polls = self.changes = 0
-        shape = launch.shared_bytes, launch.cluster_size, launch.lacks_dynamic
-        self.memory: Memory = Memory(self, device, len(cta_numbers), self.cta_of_row, *shape)
+        self.memory: Memory = Memory(
+            *(self, device, len(cta_numbers), self.cta_of_row),
+            *(launch.shared_bytes, launch.cluster_size, launch.lacks_dynamic),
+        )
         self.mbarriers = Mbarriers(self.memory)
         self.tensor_memory = TensorMemory(len(cta_numbers))
         self.copies = CopyQueue(self.warps)

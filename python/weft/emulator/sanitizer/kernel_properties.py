@@ -237,13 +237,24 @@ class Kernel:
         if strict:
             registers_to_watch = replace(registers_to_watch, loads_are_waited_for=True)
         levels = frozenset(level for code in program.codes.values() for level in code.levels)
-        calls = len(program.codes) > 1
-        most = registers_at_entry(program)
-        waits = ignored_waits(program)
-        loads = discarding(program), early(program), matrix_loads(program), program, needed_elements(program)
-        rest = constant_loads(program), registers_to_watch, fences_inits and (copies or tensor), strict
-        in_world = program.scopes is WORLD_LEVELS
-        return cls(calls, fences, copies, levels, most, waits, *(*loads, *rest, in_world))
+        return cls(
+            calls=len(program.codes) > 1,
+            tensor_fences=fences,
+            global_copies=copies,
+            levels=levels,
+            most_registers=registers_at_entry(program),
+            ignored_waits=ignored_waits(program),
+            discarding=discarding(program),
+            early=early(program),
+            matrix_loads=matrix_loads(program),
+            program=program,
+            needed=needed_elements(program),
+            constant=constant_loads(program),
+            watched=registers_to_watch,
+            init_fences=fences_inits and (copies or tensor),
+            by_lane=strict,
+            in_world=program.scopes is WORLD_LEVELS,
+        )
 
     def begin(self, wave: Wave) -> None:
         """Computes registers that no thread changes before the wave does."""
