@@ -168,9 +168,15 @@ class AnySchedule(Written):
     @property
     def k_division(self) -> tuple[str, ...]:
         """What divides K, or shifts the steps along it."""
-        slices = [f"{name} {getattr(self, name)}" for name in ("splits", "global_splits", "stream_k")]
-        slices = [each for each in slices if not each.endswith((" 1", " False"))]
-        return (*slices, *[f"block K {self.block[2]}"] * bool(slices), *["skewed"] * self.skewed)
+        counts = {"splits": self.splits, "global_splits": self.global_splits}
+        found = [f"{name} {count}" for name, count in counts.items() if count > 1]
+        if self.stream_k:
+            found.append("stream_k True")
+        if found:
+            found.append(f"block K {self.block[2]}")
+        if self.skewed:
+            found.append("skewed")
+        return tuple(found)
 
     def order(self, types: Types, chip: str) -> Order | None:
         """The order of sums along K: schedules with the same one have the same results, to the last bit."""

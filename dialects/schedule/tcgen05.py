@@ -195,18 +195,25 @@ class TensorMemorySchedule(AnySchedule):
     def _verdict(self, types: Types, chip: str | None) -> Verdict | None:
         """Why there is no such instruction."""
         a, b = self.swapped(PTX_INPUTS[types.a], PTX_INPUTS[types.b])
-        shape, group = (self.mma_m, self.block[1]), self.cta_group
+        shape = (self.mma_m, self.block[1])
+        group = self.cta_group
         mn_major = self.swapped(*types.transposed)
         if (scaling := types.block_scaling) is not None:
             form = tcgen05_scales.form(scaling, group)
-            fields = scaling.kind, *shape, a, b, scaling.scale, group, form.scale_vec
             scaled = descriptors.BlockScaledDescriptor(
-                *fields, transpose_a=mn_major[0], transpose_b=mn_major[1]
+                *(scaling.kind, *shape, a, b),
+                scale_type=scaling.scale,
+                cta_group=group,
+                scale_vec=form.scale_vec,
+                transpose_a=mn_major[0],
+                transpose_b=mn_major[1],
             )
             return MMA_BLOCK_SCALE.judge(form, chip) or scaled.complaint(chip)
-        own = self.kind(types) or "", *shape, a, b, types.ptx_sums, group
-        plain = descriptors.InstructionDescriptor(*own, transpose_a=mn_major[0], transpose_b=mn_major[1])
-        return MMA.judge(Mma(self.kind(types) or "", group), chip) or plain.complaint(chip)
+        kind = self.kind(types) or ""
+        plain = descriptors.InstructionDescriptor(
+            *(kind, *shape, a, b, types.ptx_sums, group), transpose_a=mn_major[0], transpose_b=mn_major[1]
+        )
+        return MMA.judge(Mma(kind, group), chip) or plain.complaint(chip)
 
     def stage_bytes(self, types: Types) -> int:
         """Shared memory of one stage in each CTA."""
@@ -310,7 +317,8 @@ class TensorMemorySchedule(AnySchedule):
 
     @classmethod
     def chips(cls, types: Types) -> ChipSet:
-        scaling, kind = types.block_scaling, cls.kind(types)
+        scaling = types.block_scaling
+        kind = cls.kind(types)
         if types.d not in BYTES or (kind is None and scaling is None):
             return frozenset()
         if scaling:

@@ -85,7 +85,7 @@ def matmul(
     compute the product, XLA reports an error when the program first runs.
     """
     if others:
-        raise refuse(f"{no_parameter(matmul, next(iter(others)), _OTHER_NAMES)}")
+        raise refuse(no_parameter(matmul, next(iter(others)), _OTHER_NAMES))
     by_role = {"a": a, "b": b, "c": c, "bias": bias, "residual": residual}
     by_role |= {"groups": groups, "row_ends": row_ends, "k_ends": k_ends}
     if scales is not None:
@@ -96,9 +96,23 @@ def matmul(
         by_role["alpha"] = alpha
     by_role = {name: each for name, each in by_role.items() if each is not None or name in ("a", "b")}
     roles = tuple(by_role)[2:]
-    options = out_dtype, transpose_a, transpose_b, number, beta, promote, schedule
-    formats = kind, scale_block, arch, accumulate, bit_op, batch_invariant
-    product = Product(roles, activation, *options, *formats)
+    product = Product(
+        roles,
+        activation,
+        out_dtype=out_dtype,
+        transpose_a=transpose_a,
+        transpose_b=transpose_b,
+        alpha=number,
+        beta=beta,
+        promote=promote,
+        schedule=schedule,
+        kind=kind,
+        scale_block=scale_block,
+        arch=arch,
+        accumulate=accumulate,
+        bit_op=bit_op,
+        batch_invariant=batch_invariant,
+    )
     return of_roles(by_role, product)
 
 

@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from weft.construction.module import Module
 
 _MOST_EMULATED_AT_ONCE = 8  # launches in the emulator whose workspaces a kernel keeps
-_Dims = Sequence[int] | None
 _MOST_LAUNCHES = 1024  # prepared launches that a kernel keeps
 
 
@@ -308,7 +307,11 @@ class Kernel:
         return self._emulate(views, grid, block, options)
 
     def _emulate(
-        self, views: Sequence[Any], grid: _Dims, block: _Dims, options: Mapping[str, Any]
+        self,
+        views: Sequence[Any],
+        grid: Sequence[int] | None,
+        block: Sequence[int] | None,
+        options: Mapping[str, Any],
     ) -> "emulator.Report":
         grid_, block_ = dimensions(self.launch, views, grid, block)
         spaces = workspaces_of(self.launch, views, grid_)

@@ -18,7 +18,6 @@ from weft.multiply.operands import Operands
 from weft.multiply.product import Product
 from weft.system import upper
 
-_Named = Mapping[str, object]
 kept = Plans()
 """The plans of all products so far."""
 
@@ -77,7 +76,13 @@ class Handed:
 
 
 def planned(
-    key: object, a: object, b: object, out: object, added: _Named, product: Product, stream: object
+    key: object,
+    a: object,
+    b: object,
+    out: object,
+    added: Mapping[str, object],
+    product: Product,
+    stream: object,
 ) -> Any:
     """Multiplies arrays that have no plan yet. Keeps a plan of GPU arrays by `key`, if that isn't None."""
     operands = Operands.of(a, b, out, added, product)
