@@ -161,7 +161,7 @@ def complaint(
     op: ir.Operation, legal: set[tuple[object, ...]], *, has_library: bool, in_kernel: bool
 ) -> Diagnostic | None:
     """Why an operation of these dialects isn't lowered; None where it is, and for other dialects. `legal` has
-    names with types that aren't looked at again, and gets those of this operation.
+    the names and types of legal operations, which aren't checked again, and gets those of this one.
     """
     name = op.name
     dialect = name.partition(".")[0]

@@ -89,8 +89,8 @@ def _factor(op: MatmulOp, kind: ir.Type) -> ir.Value | None:
 
 
 def inlined(block: ir.Block, values: dict[ir.Value, ir.Value]) -> list[ir.Value]:
-    """The values at the end of a block of a function whose arguments have these `values`, computed at the
-    insertion point; those of both sides of branches are.
+    """The operands of a block's last operation, computed at the insertion point. `values` has those of the
+    block's arguments, and gets those of its operations. Both sides of a branch are computed.
     """
     *body, last = block.operations
     for op in body:

@@ -38,11 +38,10 @@ REUSED = 1.03
 one. The model's own errors are larger.
 """
 _T = TypeVar("_T")
-_Size = int | None
-_Listed = Collection[AnySchedule]
 _SEVENTHS_OF_MEAN = (1, 3, 5, 7, 9, 11, 13)
-_TRIED = 8
-_BETTER = 0.98
+"""Rows of groups, in sevenths of the mean, for which `choose_for_groups` adds up predicted times."""
+_TRIED = 8  # candidates for each of these
+_BETTER = 0.98  # a smaller gain is within the model's errors
 UNKNOWN_SIZE = 4096
 """The value that is assumed for a size that isn't known."""
 
@@ -146,8 +145,8 @@ def choose(
 def choose_for_groups(
     mean: int, n: int, k: int, types: Types, chip: str, members: int, *, batch_invariant: bool = False
 ) -> AnySchedule:
-    """The schedule for `members` products of about `mean` rows each, of which some have few and others twice
-    as many: a tile that the mean fills exactly would be half empty in most of them.
+    """The schedule for `members` products whose rows are between none and twice their `mean`: the one with
+    the shortest predicted time for all. A tile that the mean fills exactly would be half empty in most.
     """
     # While B takes the time, a larger tile costs nothing, and a larger group would read B once for each tile.
     m = max(mean, min(2 * mean, GROUP_ROWS))
@@ -165,7 +164,14 @@ def choose_for_groups(
 
 
 def compiled_instead(
-    chosen: AnySchedule, compiled: _Listed, m: int, n: int, k: int, types: Types, chip: str, members: int = 1
+    chosen: AnySchedule,
+    compiled: Collection[AnySchedule],
+    m: int,
+    n: int,
+    k: int,
+    types: Types,
+    chip: str,
+    members: int = 1,
 ) -> AnySchedule:
     """The schedule whose kernel a product gets, from the `chosen` one and those that are `compiled`.
 
@@ -208,7 +214,14 @@ def by_promise(request: Request) -> Iterator[AnySchedule]:
 
 
 def passed_over(
-    m: _Size, n: _Size, k: _Size, types: Types, chip: str, chosen: AnySchedule, *, any_rows: bool = False
+    m: int | None,
+    n: int | None,
+    k: int | None,
+    types: Types,
+    chip: str,
+    chosen: AnySchedule,
+    *,
+    any_rows: bool = False,
 ) -> list[str]:
     """For each family that is preferred to that of the `chosen` schedule, why it has none for the product."""
     request = Request(m, n, k, types, chip)
@@ -317,7 +330,8 @@ def order_complaint(schedule: AnySchedule, m: int, n: int, k: int, types: Types,
     """Why a schedule doesn't add products in the order of batch-invariant ones, with the nearest that do.
     None where it's illegal.
     """
-    target, chosen = Target.of(chip), choose(m, n, k, types, chip, batch_invariant=True)
+    target = Target.of(chip)
+    chosen = choose(m, n, k, types, chip, batch_invariant=True)
     order, wanted = schedule.order(types, chip), chosen.order(types, chip)
     if schedule.complaint(types, target) is not None or order == wanted:
         return None
