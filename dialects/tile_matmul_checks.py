@@ -294,7 +294,8 @@ def _role_shape_complaint(op: ir.OpView, m: int | None, n: int | None, k: int | 
     batched = op.d.type.rank == 3
     of_groups = "batch" if batched else "M"  # groups are of rows of D, or of a batch's products
     products = 1 if op.batch is None else shape_of(op.batch.type)[0]
-    groups, columns = shape_of(op.d.type)[0], op.columns_of_b
+    groups = shape_of(op.d.type)[0]
+    columns = op.columns_of_b
     wanted = extents(m, n, k, groups, lambda size, block: size and ceil_div(size, block), products, columns)
     shapes = {
         "A": _written_a(op),

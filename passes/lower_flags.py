@@ -50,7 +50,8 @@ def _is_last(op: IsLastOp) -> ir.Value:
     """
     address = addresses.Vector(op.counters).element_of(op.index)
     atomics.fence()
-    one, add = emit.value(1), llvm.AtomicBinOp.add
+    one = emit.value(1)
+    add = llvm.AtomicBinOp.add
     before = llvm.atomicrmw(add, address, one, atomics.RELAXED, syncscope=atomics.GPU)
     last = emit.equal(before, emit.sub(op.count, 1))
     with emit.when(last):

@@ -100,7 +100,9 @@ def _beta(op: GemmOp) -> str | None:
 
 
 def _candidate(shape: str) -> Candidate:
-    form, types, factors = partial(_form, shape=shape), _types(shape), predicates(_alpha, _beta)
+    form = partial(_form, shape=shape)
+    types = _types(shape)
+    factors = predicates(_alpha, _beta)
     return Product(f"mma.sync {shape}", _steps(shape), form, types, mma.sync, others=factors).candidate()
 
 

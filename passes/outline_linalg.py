@@ -86,7 +86,9 @@ def _shared(elements: Elements, tensor: ir.Value) -> ByLanes | None:
 
 def _write(elements: Elements, tensor: ir.Value, target: ir.Value, shared: ByLanes | None) -> None:
     """A loop over the elements that each thread computes, or the lanes of each warp together."""
-    op, sizes, lanes = tensor.owner, elements.sizes.shape(tensor), 1 if shared is None else LANES
+    op = tensor.owner
+    sizes = elements.sizes.shape(tensor)
+    lanes = 1 if shared is None else LANES
     lane = emit.value(0) if shared is None else emit.rem(gpu.thread_id(_X), lanes)
     first = emit.add(emit.mul(gpu.block_id(_X), THREADS // lanes), emit.div(gpu.thread_id(_X), lanes))
     step = emit.mul(gpu.grid_dim(_X), THREADS // lanes)

@@ -88,7 +88,9 @@ def measured(m: int, n: int, k: int, chip: str | None) -> dict[str, Any]:
     """The error, the best tiles, and TFLOP/s of each library."""
     new: dict[str, Any] = {"device": "cuda", "dtype": torch.bfloat16}
     torch.manual_seed(0)
-    a, b, d = torch.randn(m, k, **new), torch.randn(k, n, **new), torch.empty(m, n, **new)
+    a = torch.randn(m, k, **new)
+    b = torch.randn(k, n, **new)
+    d = torch.empty(m, n, **new)
     wanted, error = a[:64].double() @ b.double(), 0.0
     calls = dict[str, Any]()
     for kernel in (gemm, banded):

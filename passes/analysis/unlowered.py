@@ -34,7 +34,8 @@ def check(module: ir.Module | ir.OpView, *, tiles: bool = True) -> None:
     kernels = holders or ([] if tiles and _has_product(module) else [module])
     lowered = {*_LOWERED, *(each.DIALECT_NAMESPACE for each in dialects() if tiles or each is not Tile)}
     complaints: list[Diagnostic] = []
-    has_library, legal = False, set[tuple[object, ...]]()
+    has_library = False
+    legal = set[tuple[object, ...]]()
 
     def visit(op: ir.Operation) -> ir.WalkResult:
         name = op.name

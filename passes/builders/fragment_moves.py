@@ -394,7 +394,8 @@ def store(op: StoreOp) -> None:
         _store_shared(op)
         return
     thread_ids.threads_of(op)
-    destination, kind = Matrix(op.destination, op.attribute("any_row")), op.fragment.type
+    destination = Matrix(op.destination, op.attribute("any_row"))
+    kind = op.fragment.type
     stored = _stored(op.fragment)
     start_row, start_column = _lane_start(op, kind)
 

@@ -26,7 +26,8 @@ def convert(value: ir.Value, kind: ir.Type) -> ir.Value:
 
 def to_f16(value: ir.Value) -> ir.Value:
     """Fp8 in f16, which holds all of its values."""
-    halves, kind = emit.with_elements(value.type, ir.F16Type.get()), _integers(value.type, 16)
+    halves = emit.with_elements(value.type, ir.F16Type.get())
+    kind = _integers(value.type, 16)
     bits = arith.extui(kind, arith.bitcast(_integers(value.type, 8), value))
     if isinstance(emit.element_of(value.type), ir.Float8E5M2Type):  # the upper byte of f16
         return arith.bitcast(halves, _shifted(bits, 8))
@@ -66,7 +67,8 @@ def as_f32(value: ir.Value) -> ir.Value:
     zero, and get an odd last digit where this isn't exact.
     """
     f32 = ir.F32Type.get()
-    kind, words = emit.with_elements(value.type, f32), _integers(value.type, 32)
+    kind = emit.with_elements(value.type, f32)
+    words = _integers(value.type, 32)
     if emit.element_of(value.type) != ir.F64Type.get():
         return _resized(value, kind)
     near = [llvm.call_intrinsic(f32, "llvm.nvvm.d2f.rz", [each], [], []) for each in emit.elements(value)]

@@ -114,10 +114,11 @@ class Feed(Generic[_S]):
     def clears(
         self, at: Tile, number: ir.Value | int, stage: ir.Value, thread: ir.Value, threads: int
     ) -> Iterator[None]:
-        """If K block `number` of a tile has elements of other groups, sets them to zero in a stage, for so
-        many threads by their numbers. These meet in the block.
+        """If K block `number` of a tile has elements of other groups, sets them to zero in a stage. `threads`
+        threads run this, each with its number `thread`; in the `with` block they must wait for each other.
         """
-        before, block_k = emit.mul(number, self.schedule.block[2]), self.schedule.block[2]
+        before = emit.mul(number, self.schedule.block[2])
+        block_k = self.schedule.block[2]
         first, end = emit.sub(at.k_skip, before), emit.sub(at.k_count, before)
         some = emit.less(end, block_k)
         if not isinstance(at.k_skip, int):

@@ -85,8 +85,10 @@ def with_rows(matrix: ir.Value, rows: ir.Value) -> ir.Value:
 
 def along(matrix: ir.Value, dimension: int, first: ir.Value | int, count: ir.Value) -> ir.Value:
     """So many rows (dimension 0) or columns (1) of a matrix, from the first one on."""
-    dynamic, stride = ir.ShapedType.get_dynamic_size(), ir.ShapedType.get_dynamic_stride_or_offset()
-    layout, space = ir.StridedLayoutAttr.get(stride, [stride, 1]), matrix.type.memory_space
+    dynamic = ir.ShapedType.get_dynamic_size()
+    stride = ir.ShapedType.get_dynamic_stride_or_offset()
+    layout = ir.StridedLayoutAttr.get(stride, [stride, 1])
+    space = matrix.type.memory_space
     sizes, offsets = [_extent(matrix, 0), _extent(matrix, 1)], [0, 0]
     sizes[dimension], offsets[dimension] = emit.as_index(count), dynamic
     return memref.SubViewOp(

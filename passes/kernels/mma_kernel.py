@@ -178,7 +178,8 @@ class MmaKernel:
         a, b = (packed_integers.in_bytes(member(each, number)) for each in (op.a, op.b))
         depth = emit.div(size(op.a, -2 if types.transposed[0] else -1), to_byte)
         if at and at.k_count is not None:
-            depth, k_last = at.k_count, (int(not mn_major) for mn_major in types.transposed)
+            depth = at.k_count
+            k_last = (int(not mn_major) for mn_major in types.transposed)
             a, b = (along(x, axis, at.k_start, depth) for x, axis in zip((a, b), k_last, strict=True))
         run = cls.run_of(op, form.mnk[0], warp_n)
         return cls(

@@ -126,7 +126,8 @@ class ClusterReduction(Reduction):
         rows, columns = shape = schedule.swapped(*schedule.block[:2])
         layout = f"S[({rows},{columns}):({schedule.sums_stride},1)]"
         self.buffer = tile.alloc(BufferType.of(shape, element, layout), over=over)
-        rows, each = rows // schedule.splits, schedule.warpgroups
+        rows = rows // schedule.splits
+        each = schedule.warpgroups
         # Rows and columns that one warpgroup adds up.
         self._part = (rows, columns // each) if schedule.swap else (rows // each, columns)
         self._fragment = FragmentType.of(self._part, element, share_layout(*self._part))
@@ -142,7 +143,8 @@ class ClusterReduction(Reduction):
 
     def end(self, warpgroup: ir.Value, kept: list[ir.Value]) -> None:
         meet_cluster()
-        rank, (down, right) = self.tiles.rank, self._origin(warpgroup)
+        rank = self.tiles.rank
+        (down, right) = self._origin(warpgroup)
         row, column = emit.value(down), emit.value(right)
         parts = (
             tile.load(each, row, column, self._fragment, vector_bytes=4 * VECTOR)
@@ -324,7 +326,8 @@ class GlobalReduction(Reduction):
 
     def __init__(self, op: MatmulOp, schedule: WarpgroupSchedule, element: ir.Type) -> None:
         held = ThreadSums.of_warpgroups(schedule, op.types)
-        self.sums, self.writer = GlobalSums(op, element, held, schedule.dealt), Writer(op, schedule)
+        self.sums = GlobalSums(op, element, held, schedule.dealt)
+        self.writer = Writer(op, schedule)
 
     def collect(self, sums: ir.Value, at: Tile, corner: Corner, kept: list[ir.Value]) -> list[ir.Value]:
         slices, warpgroup = self.sums.slices(at, self.tiles), corner.warpgroup
@@ -419,7 +422,8 @@ class StreamReduction(Reduction):
     """Writes whole tiles, and adds up the slices of the others."""
 
     def __init__(self, op: MatmulOp, schedule: WarpgroupSchedule, element: ir.Type, writer: Writer) -> None:
-        self.sums, self.writer = StreamSums(op, schedule, element), writer
+        self.sums = StreamSums(op, schedule, element)
+        self.writer = writer
         self.direct = Writer(op, schedule)
 
     def collect(self, sums: ir.Value, at: Tile, corner: Corner, kept: list[ir.Value]) -> list[ir.Value]:

@@ -57,7 +57,8 @@ class SliceWriter:
         """Finishes the sums of a slice, which comes in parts, and stores them. `staging` is the number of the
         slot of staging memory; returns the one of the next slice.
         """
-        at, index = own_tile.origin(of), own_tile.at.member
+        at = own_tile.origin(of)
+        index = own_tile.at.member
         known = shared(self.op, index)  # read while the sums come
         finisher = Finisher(self.op, index, run_of(self.schedule), known)
         for sums, inside in parts:
@@ -101,7 +102,9 @@ class StagedSlices(SliceWriter):
         return 2 if self.schedule.halves else 1
 
     def write(self, parts: FragmentParts, of: Slice, own_tile: WarpgroupTile, staging: ir.Value | int) -> Any:
-        at, index, warpgroup = own_tile.origin(of), own_tile.at.member, own_tile.warpgroup
+        at = own_tile.origin(of)
+        index = own_tile.at.member
+        warpgroup = own_tile.warpgroup
         slot = tile.stage(self.buffer, emit.value(emit.add(emit.mul(warpgroup, STAGING_SLOTS), staging)))
         run = run_of(self.schedule)
         # stmatrix stores 16-bit elements of 64 rows.

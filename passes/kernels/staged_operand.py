@@ -87,12 +87,15 @@ class StagedOperand:
     def keep_only(
         self, first: ir.Value, end: ir.Value, stage: ir.Value, thread: ir.Value, threads: int
     ) -> None:
-        """Sets elements of a stage to zero except for those from depth `first` on and before `end`; for some
-        threads, by their number.
+        """Sets elements of a stage to zero except for those from depth `first` on and before `end`. `threads`
+        threads run this, each with its number `thread`.
         """
-        kind, size = self.buffer.type, element_bytes(self.matrix)
-        shared, base = SharedTile(tile.stage_type(kind)), tile.address(tile.stage(self.buffer, stage))
-        (_, rows, columns), across = kind.shape, VECTOR_BYTES // size
+        kind = self.buffer.type
+        size = element_bytes(self.matrix)
+        shared = SharedTile(tile.stage_type(kind))
+        base = tile.address(tile.stage(self.buffer, stage))
+        (_, rows, columns) = kind.shape
+        across = VECTOR_BYTES // size
         vector = ir.VectorType.get([WORDS], emit.i32())
         with emit.each(thread, rows * columns // across, threads) as number:
             row = emit.div(number, columns // across)

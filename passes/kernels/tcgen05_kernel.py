@@ -141,7 +141,9 @@ class Products:
         types: Types,
         scales: TensorScales | WordScales | None,
     ) -> None:
-        self.scales, self.promoted, self.by_warp = scales, types.promoted, types.divides_k_blocks
+        self.scales = scales
+        self.promoted = types.promoted
+        self.by_warp = types.divides_k_blocks
         self.feed, self.full, self.sums = feed, full, sums
         self.schedule = sums.schedule
         down, across = self.schedule.cluster

@@ -52,9 +52,14 @@ class TeamReduction(Reduction):
 
     def __init__(self, op: MatmulOp, schedule: WarpgroupSchedule, writer: Writer) -> None:
         """Builds the buffer."""
-        self.op, self.schedule, self.writer, self.partials = op, schedule, writer, op.roles["partials"]
-        self.signals, self.element = op.roles["signals"], self.partials.type.element_type
-        bytes_, of_thread = element_bytes(self.partials), schedule.rows * schedule.block[1] // WARPGROUP
+        self.op = op
+        self.schedule = schedule
+        self.writer = writer
+        self.partials = op.roles["partials"]
+        self.signals = op.roles["signals"]
+        self.element = self.partials.type.element_type
+        bytes_ = element_bytes(self.partials)
+        of_thread = schedule.rows * schedule.block[1] // WARPGROUP
         self.width = gcd(VECTOR_BYTES // bytes_, of_thread)
         self.vector_bytes, vectors = self.width * bytes_, of_thread // self.width
         self.shape = rows, columns = vectors * WARPGROUP, self.width
@@ -69,7 +74,8 @@ class TeamReduction(Reduction):
 
     def use(self, tiles: Tiles[WarpgroupSchedule]) -> None:
         assert tiles.team is not None
-        self.tiles, self.team = tiles, tiles.team
+        self.tiles = tiles
+        self.team = tiles.team
         (m, n, _), cluster = self.schedule.block, self.schedule.cluster
         sizes = self.schedule.swapped(size(self.op.d, -2), size(self.op.d, -1))
         rows, self._columns = (
@@ -133,7 +139,9 @@ class TeamReduction(Reduction):
 
     def read(self, slot: ir.Value, count: int) -> ir.Value:
         """A thread's sums in a slot of this GPU's memory: a vector of `count` elements."""
-        kind, width, numbers = self.element, self.width, list[ir.Value]()
+        kind = self.element
+        width = self.width
+        numbers = list[ir.Value]()
         for first in range(0, count, width):
             of_run, at = ir.VectorType.get([width], kind), self._at(slot, first, count)
             loaded = vector.LoadOp(of_run, self.partials, [at], alignment=self.vector_bytes).result
@@ -182,7 +190,8 @@ class ScatteredReduction(TeamReduction):
             self.writer.ask(replace(corner, index=None))
             member, is_other = self.other()
             with emit.when(is_other):
-                part, count = self.part(at, corner.warpgroup), prod(self.shape)
+                part = self.part(at, corner.warpgroup)
+                count = prod(self.shape)
                 slot = self.slot(kept[0], member, part)
                 prefetches.run(self.partials, emit.mul(slot, count), count)
 
@@ -246,10 +255,8 @@ class ScatteredReduction(TeamReduction):
     def _send_buffer(self, call: ir.Value, at: Tile, warpgroup: ir.Value) -> None:
         """Copies a warpgroup's sums to another GPU, and signals them."""
         part = self.part(at, warpgroup)
-        slot, buffer = (
-            self.sent_to(call, at.member, part),
-            tile.stage(self.buffer, emit.value(warpgroup)),
-        )
+        slot = self.sent_to(call, at.member, part)
+        buffer = tile.stage(self.buffer, emit.value(warpgroup))
         await_full(warpgroup)
         with thread_ids.elected():
             at_slot = emit.value(emit.mul(slot, prod(self.shape)))
@@ -365,7 +372,8 @@ class BandedReduction(ScatteredReduction):
     def use(self, tiles: Tiles[WarpgroupSchedule]) -> None:
         super().use(tiles)
         assert isinstance(tiles.order, Order)
-        self._done, self._of_tile = self.op.roles["bands"], self.schedule.ctas * self.schedule.warpgroups
+        self._done = self.op.roles["bands"]
+        self._of_tile = self.schedule.ctas * self.schedule.warpgroups
         self._bands = size(self._done, 1)
         clusters = emit.mul(tiles.order.rows, tiles.order.columns)
         self._in_band = emit.mul(emit.ceil_div(clusters, self._bands), self._of_tile)

@@ -173,7 +173,8 @@ class Epilogue:
         totals, position = self.promotion.totals(
             own_tile.at, own_tile.row, own_tile.column, own_tile.warpgroup, position
         )
-        each, kind = self.columns // self._read_columns, self.sums.fragment(self._read_columns)
+        each = self.columns // self._read_columns
+        kind = self.sums.fragment(self._read_columns)
         for number in range(self.count):
             lanes = enumerate(totals[number * each : (number + 1) * each])
             of = self.sums.slice(own_tile.warpgroup, number, self.columns)

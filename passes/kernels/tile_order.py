@@ -44,11 +44,11 @@ class Tile:
     k_count: ir.Value | None = None
 
     def first_row(self, rows: int) -> ir.Value:
-        """The first row of a tile of so many."""
+        """The first row of a tile that has `rows` rows."""
         return emit.add(emit.mul(self.row, rows), self.start[0])
 
     def first_column(self, columns: int) -> ir.Value:
-        """The first column of a tile of so many."""
+        """The first column of a tile that has `columns` columns."""
         return emit.add(emit.mul(self.column, columns), self.start[1])
 
     def k_block(self, number: ir.Value | int) -> ir.Value | int:
@@ -103,7 +103,8 @@ class Order:
     every `slices`-th K block. Where rows begin inside lines of L2 (`inside_lines`, an i1), two K blocks share
     a line, and each slice has consecutive K blocks.
 
-    `change` makes what is done for each tile of what the kernel does for tiles as they are in D.
+    `change` wraps the body of `walk`: it gets the body, and returns a function that is called with each tile
+    of D and calls the body with the tile as a group has it.
     """
 
     rows: ir.Value
@@ -226,8 +227,8 @@ class MaskedOrder:
 
 
 def of_groups(groups: ir.Value, tile_rows: int, swap: bool, body: Body) -> Body:
-    """For the tiles of one product whose rows have one B of a batch each: row i has B number `groups[i]` (a
-    memref); tiles with a negative number are skipped. The `tile_rows` rows of a tile have the same B.
+    """An `Order.change` for one product whose rows have one B of a batch each: row i has B number `groups[i]`
+    (a memref); tiles with a negative number are skipped. The `tile_rows` rows of a tile have the same B.
     """
 
     def one(tile: Tile, carried: list[ir.Value]) -> list[ir.Value]:
@@ -278,10 +279,12 @@ class Ends:
 
     @classmethod
     def of(cls, op: MatmulOp) -> "Ends":
-        """Those of a product."""
-        k_groups, k = op.types.k_groups, -2 if op.attribute("transpose_a") else -1
+        """The ends of a product's groups, of its rows or of K."""
+        k_groups = op.types.k_groups
+        k = -2 if op.attribute("transpose_a") else -1
         size_ = size(op.a, k) if k_groups else size(op.d, -2)
-        ends, types = op.role("k_ends" if k_groups else "row_ends"), op.types
+        ends = op.role("k_ends" if k_groups else "row_ends")
+        types = op.types
         return cls(ends, size_, types.group_unit, types.group_steps[k_groups])
 
     def begin(self, group: Any) -> ir.Value:
@@ -336,7 +339,8 @@ class RowEndsOrder:
             return emit.less(found[0], self.members), [number, *found, *rest[3:]]
 
         def after(number: ir.Value, *rest: ir.Value) -> list[ir.Value]:
-            (member, tile, begin, _, rows), carried = rest[:5], list(rest[5:])
+            (member, tile, begin, _, rows) = rest[:5]
+            carried = list(rest[5:])
             sizes = (self.columns, rows) if self.swap else (rows, self.columns)
             at = grouped(emit.sub(number, tile), *sizes, self.group)
             carried = body(self._tile(*at, member, begin), carried)
@@ -349,7 +353,8 @@ class RowEndsOrder:
     def in_grid(self, at: Tile) -> tuple[Tile, ir.Value]:
         """A tile whose row is counted over all groups as one of its group; and whether it exists, an i1."""
         member, row, begin, _, _ = self._search(at.row, *[emit.value(0)] * 3)
-        exists, last = emit.less(member, self.members), emit.sub(self.members, 1)
+        exists = emit.less(member, self.members)
+        last = emit.sub(self.members, 1)
         return self._tile(emit.sub(at.row, row), at.column, emit.minimum(member, last), begin), exists
 
     def _search(self, number: ir.Value, member: ir.Value, tile: ir.Value, begin: ir.Value) -> list[ir.Value]:
@@ -379,7 +384,9 @@ class RowEndsOrder:
 
 
 def of_k_ends(ends: Ends, blocks: ir.Value, block_k: int, body: Body) -> Body:
-    """For the tiles of products of a batch, each of a part of K, which has `blocks` of `block_k` in all."""
+    """An `Order.change` for the products of a batch, each of a part of K, which has `blocks` K blocks of
+    `block_k` elements in all.
+    """
 
     def one(tile: Tile, carried: list[ir.Value]) -> list[ir.Value]:
         # An empty group has a K block after all, which is set to zero, or reads zeros.
@@ -387,7 +394,8 @@ def of_k_ends(ends: Ends, blocks: ir.Value, block_k: int, body: Body) -> Body:
         begin, end = ends.begin(tile.member), ends.end(tile.member)
         if ends.unit == 1:
             start, count = ends.copied(begin, end)
-            span, skip = emit.maximum(emit.ceil_div(count, block_k), 1), emit.sub(begin, start)
+            span = emit.maximum(emit.ceil_div(count, block_k), 1)
+            skip = emit.sub(begin, start)
             tile = replace(tile, k_span=(0, span), k_start=start, k_count=count)
             return body(replace(tile, k_skip=skip) if ends.step > 1 else tile, carried)
         block = emit.select(emit.less(begin, end), emit.div(begin, block_k), blocks)

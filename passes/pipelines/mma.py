@@ -114,10 +114,12 @@ class ByWarps(Pipeline):
             nvvm.cp_async_wait_group(0)  # for the zeros
 
     def _moving(self) -> list[tuple[ir.Value, int, int]]:
-        """The matrices of the loads, the axis of each along which the loop's number is the place of a tile,
-        and the tile's extent; none if another place depends on the loop, or copies are a small part of it.
+        """The matrices of the loads, the axis of each along which the loop's number is a tile's coordinate,
+        and the tile's extent. Empty if another coordinate depends on the loop, a load isn't copied by
+        vectors or doesn't need zeros beyond that edge, or the loop has several products.
         """
-        loop, moving = self.loop, list[tuple[ir.Value, int, int]]()
+        loop = self.loop
+        moving = list[tuple[ir.Value, int, int]]()
         computed = {value for op in loop.coordinates for value in op.results}
         for each in loop.loads.values() if len(loop.products) == 1 else ():
             places = [each.op.row, each.op.column]
@@ -130,7 +132,9 @@ class ByWarps(Pipeline):
         return moving
 
     def _split(self, rest: Any, moving: list[tuple[ir.Value, int, int]]) -> None:
-        """Puts a loop before the loop, with the iterations that copy whole tiles, as far as they move."""
+        """Puts a loop before `rest`, with the iterations whose copies are inside the matrices along the axes
+        of `moving`, and so don't check them.
+        """
         first, end, step = rest.operands[:3]
         with ir.InsertionPoint(rest):
             distance = emit.mul(step, self.ahead)
@@ -195,7 +199,8 @@ class ByWarps(Pipeline):
 
     def _multiply(self, product: GemmOp, stage: ir.Value) -> ir.Value:
         """A warp's part of a product, one instruction deep after the other."""
-        sums, (*_, depth) = product.c[0] if self.loop.adds(product) else None, product.mnk
+        sums = product.c[0] if self.loop.adds(product) else None
+        (*_, depth) = product.mnk
         is_ahead = bool(self.loaded)
         loaded = self.loaded or self._operands(product, stage, 0)
         for k in range(self.step, depth + self.step, self.step):

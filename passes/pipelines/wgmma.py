@@ -48,12 +48,11 @@ class ByWarpgroups(FilledByTma):
         ops = [each.operation for each in loop.kernel.body.blocks[0].operations][:-1]
         at = ops.index(loop.holder.operation)
         moved = [*filter(touches_tiles, ops[:at]), *ops[at:]]
-        threads, filler = (
-            (self.warpgroups + 1) * WARPGROUP,
-            partial(tile.role, self.warpgroups, 1, registers=fills),
-        )
+        threads = (self.warpgroups + 1) * WARPGROUP
+        filler = partial(tile.role, self.warpgroups, 1, registers=fills)
         if self._fits_twice:
-            threads, multiplies = threads - WARPGROUP + LANES, 0
+            threads = threads - WARPGROUP + LANES
+            multiplies = 0
             filler = partial(tile.role, self.warpgroups * WARPS, warps=1)
             loop.kernel.attributes[MIN_CTAS] = ir.IntegerAttr.get(emit.i32(), 2)
         self.set_launch(threads)
@@ -82,7 +81,8 @@ class ByWarpgroups(FilledByTma):
         They must hold nothing but the sums of one product.
         """
         loop, (first, *others) = self.loop, self.loop.products
-        (m, n, _), threads = first.mnk, self.warpgroups * WARPGROUP
+        m, n, _ = first.mnk
+        threads = self.warpgroups * WARPGROUP
         return (
             first.a in loop.loads
             and not others

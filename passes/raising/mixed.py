@@ -134,11 +134,14 @@ class MixedReader(Reader):
         """The plain kernel that writes a tensor to `d`. Operands that it can't compute itself are written
         before. Raises Unraisable for operations that no kernel computes.
         """
-        root, reason, shape = tensor.owner, self._reasons[tensor], partial(self._numbers.shape, tensor)
+        root = tensor.owner
+        reason = self._reasons[tensor]
+        shape = partial(self._numbers.shape, tensor)
         if (buffer := self.in_memory(tensor)) is not None:
             return Plain(d, tensor, {tensor: buffer}, (), reason.op, reason.message, shape())
         _check(root)
-        group, inputs = {root}, dict[ir.Value, Buffer]()
+        group = {root}
+        inputs = dict[ir.Value, Buffer]()
         pending = set(tensors_of(root, root))
         while pending:
             operand = max(pending, key=lambda each: self._order.get(each.owner, -1))

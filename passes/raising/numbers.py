@@ -174,7 +174,8 @@ class Numbers:
         if op.name in ("tensor.dim", "memref.dim") and isinstance(mlir.constant(op.operands[1]), int):
             return self.size(op.operands[0], mlir.constant(op.operands[1]))
         if op.name == "affine.apply":
-            loops, each = [self.of(each) for each in op.operands], op.attributes["map"].value
+            loops = [self.of(each) for each in op.operands]
+            each = op.attributes["map"].value
             return applied(each.results[0], loops[: each.n_dims], loops[each.n_dims :], _AFFINE)
         if op.name == "arith.cmpi" and op.attributes["predicate"].value < len(_PREDICATES):
             operands = [self.of(each) for each in op.operands]

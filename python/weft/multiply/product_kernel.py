@@ -74,7 +74,9 @@ def schedule_of(operands: Operands, chip: str, *, copies: bool = False) -> "AnyS
     """The schedule of a product's kernel, which reads `copies` of A or B. None where there is no kernel."""
     from weft.schedules import choice, loading
 
-    types, sizes, invariant = operands.types, operands.sizes, operands.product.batch_invariant
+    types = operands.types
+    sizes = operands.sizes
+    invariant = operands.product.batch_invariant
     schedule = operands.product.schedule
     assert not isinstance(schedule, str)  # as `Product.checked` has it
     if schedule is not None or choice.complaint(types, chip) is not None:

@@ -131,7 +131,8 @@ def scope(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
 
 def _declared(function: ast.FunctionDef, *kinds: type[ast.Global | ast.Nonlocal]) -> Names:
     """The names that statements in a function declare to be those of others."""
-    names, nodes = set[str](), list[ast.AST](function.body)
+    names = set[str]()
+    nodes = list[ast.AST](function.body)
     for node in nodes:  # which grows by the statements inside
         if isinstance(node, kinds):
             names.update(node.names)
