@@ -149,7 +149,7 @@ class Runtime:
     def _tensor_map(self, rank: int, descriptor: int, *numbers: int) -> int:
         """The address, on the GPU, of the tensor map of a memref; the numbers are the driver's."""
         memref = Memref(rank, descriptor)
-        (dtype, interleave, swizzle, promotion, fill, box) = numbers
+        dtype, interleave, swizzle, promotion, fill, box = numbers
         name = _TENSOR_TYPES[dtype]
         sizes = (ctypes.c_int64 * rank).from_address(box)
         width = tensor_map.ELEMENT_TYPES[name].bits // 8

@@ -23,9 +23,11 @@ from weft.launch.launcher import Parameter
 from weft.layout import packed_elements
 
 # MLIR scalar types as `struct` formats and as NumPy types.
-_SCALARS = ["i1", "i8", "i16", "i32", "i64", "ui8", "ui16", "ui32", "ui64", "f16", "f32", "f64"]
-_FORMATS = dict(zip((*_SCALARS, "index"), "?bhiqBHIQefdq", strict=True))
-_KINDS: dict[str, Any] = {name: arrays.numpy_dtype(name).type for name in _SCALARS} | {"index": np.int64}
+_FORMATS = {"i1": "?", "i8": "b", "i16": "h", "i32": "i", "i64": "q", "index": "q"}
+_FORMATS |= {"ui8": "B", "ui16": "H", "ui32": "I", "ui64": "Q", "f16": "e", "f32": "f", "f64": "d"}
+_KINDS: dict[str, Any] = {
+    name: np.int64 if name == "index" else arrays.numpy_dtype(name).type for name in _FORMATS
+}
 _EMULATED_MULTIPROCESSORS = 4  # few, so that persistent kernels compute several tiles at small sizes
 _MOST_EMULATED = 16  # where each still computes several tiles: the emulator's cores share them
 # TMA's names for MLIR types.

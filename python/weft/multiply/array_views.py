@@ -76,8 +76,8 @@ def without_copies(view: ArrayView) -> ArrayView:
 
 def along_axes(name: str, view: ArrayView) -> tuple[str, ArrayView]:
     """The dimensions "MN", "M", "N" or "" of the result along which elements of an array differ, and its view
-    without others, where it has all dimensions of the result. Raises WeftError for elements apart, and for
-    those that only matrices have.
+    without others, where it has all dimensions of the result. Raises WeftError for elements that aren't
+    contiguous, and for vectors and single numbers of a type that only matrices may have.
     """
     view = without_copies(view)
     kept = [n for n in range(len(view.shape)) if n < len(view.shape) - 2 or view.strides[n]]

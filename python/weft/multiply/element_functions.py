@@ -34,15 +34,13 @@ from weft.passes.kernels import short_forms
 
 _CHIP = "sm_90a"  # no operation of the region differs from chip to chip
 _WITHOUT_NUMBERS = ("scf.if", "scf.yield", "func.return")
-
-
 _known = Plans(1024)
 
 
 @dataclass(frozen=True)
 class Function:
-    """A function of a user with the names or numbers of its extra arrays. The `identity` is equal to that of
-    another one that has the same code and reads the same values, and keeps no array alive.
+    """A function of a user with the names or numbers of its extra arrays. Functions that have the same code
+    and read the same values have equal `identity`, which keeps no array alive.
     """
 
     call: Callable[..., object]
@@ -50,8 +48,8 @@ class Function:
     identity: object
 
     def __call__(self, sums: str) -> Traced:
-        """What it computes of sums of this type. Raises WeftError, at the user's line, for what the epilogue
-        of a product can't compute.
+        """What it computes of sums of this type ("f32", "i32" or "f64"). Raises WeftError, at the user's
+        line, for what the epilogue of a product can't compute.
         """
         if (traced := _known.get((self.identity, sums))) is None:
             traced = _traced(self, sums)
@@ -60,7 +58,9 @@ class Function:
 
 
 def of_call(function: object, extra: object) -> tuple[Function, dict[str, object]]:
-    """The function of a call, and its extra arrays by their roles. Raises WeftError for what isn't these."""
+    """The function of a call, and its extra arrays by their roles. Raises WeftError for an epilogue that
+    can't be called, and an extra that isn't arrays by names or in order.
+    """
     if not callable(function):
         legal = "a function of (x, row, column)"
         legal = f"a weft.Epilogue, or {legal}" if extra is None else f"{legal} where there is an extra"

@@ -85,8 +85,8 @@ def schedule_of(operands: Operands, chip: str, *, copies: bool = False) -> "AnyS
             if wrong := choice.order_complaint(schedule, m, sizes.n, k, types, chip):
                 raise refuse(wrong)
         return schedule
-    (a, b, *_) = operands.views
-    (m, members, k) = _of_each(operands)
+    a, b, *_ = operands.views
+    m, members, k = _of_each(operands)
     chooser = choice.choose_for_groups if "row_ends" in operands.names else choice.choose
     schedule = chooser(m, sizes.n, k, types, chip, members, batch_invariant=invariant)
     # TMA can't copy some rows. Kernels that read them divide or shift K, so invariant ones read copies.
@@ -146,8 +146,9 @@ def transposed(operands: Operands, chip: str) -> tuple[int, ...]:
 
 
 def _of_each(operands: Operands) -> tuple[int, int, int]:
-    """M of each product of a batch or of groups, their number, and K of each: means if ends divide them, M
-    with three bits, so that calls with a few rows more or less have the same kernel.
+    """M of each product of a batch or of groups, their number, and K of each. Where ends divide M or K, it
+    is their mean; that of M is rounded up to three significant bits, so that calls with a few rows more
+    or less have the same kernel.
     """
     sizes, k = operands.sizes, operands.sizes.k
     if "row_ends" in operands.names:

@@ -155,7 +155,7 @@ def _check(operands: Operands) -> None:
         if each is None or not each.requires_grad:
             continue
         if name not in legal or each.dtype not in floats:
-            raise refuse(f"{_refusal(name, each, scaled, grouped)}")
+            raise refuse(_refusal(name, each, scaled, grouped))
         if name == "b" and grouped and operands["groups"] is not None and operands["a"].dim() == 2:
             raise refuse("gradients of b need row_ends, got groups: sort the rows of a by the number of b")
 

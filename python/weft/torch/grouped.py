@@ -23,13 +23,14 @@ def grouped_mm(
     with the matrices of `mat_b`, G x K x N), of columns of a matrix `mat_b` (with those of `mat_a`,
     G x M x K), or of K if both are matrices (G results). Two batches have no `offs`. `bias` has N elements.
 
-    Rows or columns after the last end are undefined in the result, and 0 in gradients. Elements of a result
-    whose columns are in groups follow each other along M. Raises WeftError as `weft.matmul` does.
+    The result is M x N, or G x M x N for K groups and batches. Its rows or columns after the last end are
+    undefined, and their gradients are 0. A result whose columns are in groups is contiguous along M. Raises
+    WeftError for other dimensions, a `bias` with groups of columns, and where `weft.matmul` does.
     """
     ranks = mat_a.dim(), mat_b.dim()
     if not {*ranks} <= {2, 3} or (offs is None) != (ranks == (3, 3)):
         what = "mat_a and mat_b must have 2 or 3 dimensions, with offs unless both have 3"
-        got = f"{list(mat_a.shape)} and {list(mat_b.shape)} with{'out' * (offs is None)} offs"
+        got = f"{list(mat_a.shape)} and {list(mat_b.shape)} {'without' if offs is None else 'with'} offs"
         raise WeftError(f"weft.torch.grouped_mm: {what}, got {got}")
     options = {} if out_dtype is None else {"out_dtype": out_dtype}
     if ranks == (3, 2):
