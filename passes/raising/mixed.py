@@ -25,14 +25,8 @@ from weft.passes.raising.steps import Steps
 # What costs little more to compute again than to read.
 _VIEWS = (
     *("tensor.empty", "bufferization.alloc_tensor", "arith.constant", "tensor.splat", "tensor.from_elements"),
-    *(
-        "tensor.cast",
-        "tensor.expand_shape",
-        "tensor.collapse_shape",
-        "tensor.reshape",
-        "tensor.extract_slice",
-    ),
-    *("linalg.fill", "linalg.broadcast", "linalg.transpose"),
+    *("tensor.cast", "tensor.expand_shape", "tensor.collapse_shape", "tensor.reshape"),
+    *("tensor.extract_slice", "linalg.fill", "linalg.broadcast", "linalg.transpose"),
 )
 _RESHAPES = ("tensor.expand_shape", "tensor.collapse_shape", "tensor.reshape")
 _NO_PRODUCT = "computes a result that contains no product"

@@ -122,8 +122,10 @@ def _sum(a: Number, b: Number) -> Number:
 def _product(numbers: Sequence[Number]) -> Number:
     total: Number = 1
     for each in numbers:
-        both = isinstance(total, int) and isinstance(each, int)
-        total = total * each if both else each if total == 1 else ("muli", total, each)
+        if isinstance(total, int) and isinstance(each, int):
+            total *= each
+        else:
+            total = each if total == 1 else ("muli", total, each)
     return total
 
 

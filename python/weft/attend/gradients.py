@@ -1,7 +1,7 @@
 """The launches of the gradients of attention."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from weft.attend import tiles
@@ -114,7 +114,12 @@ def _blocks(call: Call, sums: Array, size: int) -> int:
 
 
 def _launch(
-    call: Call, arrays: tiles.Meta, results: Sequence[Array], how: Any, options: tiles.Meta, stream: object
+    call: Call,
+    arrays: Mapping[str, Any],
+    results: tuple[Array, Array, Array],
+    how: tiles.Meta | None,
+    options: tiles.Meta,
+    stream: object,
 ) -> None:
     """Launches the kernels of q, and of k and v; or `how`, that of all, which adds up those of q."""
     dq, dk, dv = (call.matrices(name, each) for name, each in zip("qkv", results, strict=True))

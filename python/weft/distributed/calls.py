@@ -124,9 +124,13 @@ def _called(name: str, a: Array, b: Array, options: dict[str, Any], **of_operato
 
 
 def _is_watched(
-    name: str, team: Team, operands: Sequence[Array], *epilogues: Epilogue | None, scales: object = None
+    name: str,
+    team: Team,
+    operands: Sequence[Array],
+    *epilogues: Epilogue | None,
+    scales: Scales | None = None,
 ) -> bool:
-    """Whether PyTorch must see a call, to differentiate or cast it. Raises WeftError unless given a team."""
+    """Whether PyTorch must see a call, to differentiate or cast it. Raises WeftError unless `team` is one."""
     if not isinstance(team, Team):
         raise WeftError(f"{name}: team must be a weft.distributed.Team, got {shown(team)}")
     added = [x for each in epilogues if each is not None for x in added_to(each).values()]

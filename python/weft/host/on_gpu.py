@@ -55,7 +55,7 @@ class Gpu:
 
     def launch(self, kernel: int, shape: Shape, stream: int, parameters: int) -> None:
         handle = self._kernels[kernel - 1]
-        (grid, block, cluster, shared_bytes) = shape
+        grid, block, cluster, shared_bytes = shape
         name = handle.name
         action = f"launching {name} with grid {grid}, block {block}, {shared_bytes} bytes of shared memory"
         handle.allow(shared_bytes, math.prod(cluster), action)

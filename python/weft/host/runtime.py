@@ -143,8 +143,11 @@ class Runtime:
             raise WeftError(Diagnostic(f"assertion failed: {message}", location))
 
     def _launch(self, kernel: int, *rest: int) -> None:
-        a, b, c, x, y, z, u, v, w, shared, stream, parameters = rest[:12]
-        self._device.launch(kernel, Shape((x, y, z), (u, v, w), (a, b, c), shared), stream, parameters)
+        cluster = rest[0], rest[1], rest[2]
+        grid = rest[3], rest[4], rest[5]
+        block = rest[6], rest[7], rest[8]
+        shared, stream, parameters = rest[9:12]
+        self._device.launch(kernel, Shape(grid, block, cluster, shared), stream, parameters)
 
     def _tensor_map(self, rank: int, descriptor: int, *numbers: int) -> int:
         """The address, on the GPU, of the tensor map of a memref; the numbers are the driver's."""

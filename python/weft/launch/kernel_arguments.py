@@ -290,7 +290,10 @@ def number_for(value: object, want: ScalarArgument, argument: str) -> Any:
 
 
 def parameters_of(
-    launch: Launch, views: Sequence[Any], address: Callable[[ArrayView], Any], number: Callable[..., Any]
+    launch: Launch,
+    views: Sequence[Any],
+    address: Callable[[ArrayView], Any],
+    number: Callable[[str, Any], Any],
 ) -> list[Any]:
     """The kernel's parameters. Each memref becomes MLIR's descriptor: two pointers, an offset, sizes,
     strides. `address` and `number` convert arrays and numbers for the GPU or the emulator.

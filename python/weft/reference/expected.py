@@ -245,7 +245,11 @@ def _doubles(
 
 
 def _integers(
-    total: Array, c: Array | None, bias: Array | None, activation: str | None, residual: Array | None
+    total: npt.NDArray[np.int64],
+    c: Array | None,
+    bias: Array | None,
+    activation: str | None,
+    residual: Array | None,
 ) -> Expected:
     """The result of integer sums, which wrap as i32. The only activation is relu."""
     for term in (c, bias):

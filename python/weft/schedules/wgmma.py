@@ -46,9 +46,6 @@ _FEW_ROWS = 16  # products of so few rows take about as long as their B is read,
 _NEAR_READ = 1.02  # and the model tells fewer of their schedules apart
 
 
-_Schedules = tuple[WarpgroupSchedule, ...]
-
-
 def choose(
     m: int, n: int, k: int, types: Types, gpu: FittedGpu, *, members: int = 1, known_k: bool = True
 ) -> WarpgroupSchedule:
@@ -95,7 +92,14 @@ def ranked(
 
 
 def modeled(
-    schedules: _Schedules, m: int, n: int, k: int, types: Types, gpu: FittedGpu, *, members: int = 1
+    schedules: tuple[WarpgroupSchedule, ...],
+    m: int,
+    n: int,
+    k: int,
+    types: Types,
+    gpu: FittedGpu,
+    *,
+    members: int = 1,
 ) -> list[float]:
     """The cycles that a batch of products takes with each schedule."""
     kernels = _kernels_of(schedules, types, gpu)
@@ -109,7 +113,7 @@ def microseconds(m: int, n: int, k: int, types: Types, gpu: FittedGpu, *, member
 
 
 @lru_cache(maxsize=32)
-def _kernels_of(schedules: _Schedules, types: Types, gpu: FittedGpu) -> Kernels:
+def _kernels_of(schedules: tuple[WarpgroupSchedule, ...], types: Types, gpu: FittedGpu) -> Kernels:
     return Kernels.of(schedules, types, gpu)
 
 
@@ -239,7 +243,9 @@ def _stages_in_turns(s: WarpgroupSchedule, types: Types, shared_bytes: int) -> l
 
 
 def _more_stages(s: WarpgroupSchedule, types: Types, gpu: FittedGpu, most: int) -> list[int]:
-    """More stages than `most` beside a whole tile of D, where it is staged in parts. Measured for 16 bits."""
+    """More stages than the `most` beside a whole tile of D, where that is staged in parts. Only measured for
+    elements of 16 bits.
+    """
     if most >= _ENOUGH_STAGES or types.input_bytes != 2 or not s.staged(types):
         return []
     room, fitting = gpu.facts.shared_bytes, s.fitting(types)
