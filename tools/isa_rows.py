@@ -65,7 +65,9 @@ class Row:
 
     @property
     def operands(self) -> tuple[str, ...]:
-        """Registers of each operand, in PTX's order, and their LLVM type; brackets: not in every form."""
+        """Registers of each operand, in PTX's order, and their LLVM type; one in brackets isn't in every
+        form.
+        """
         texts: dict[str, dict[str, None]] = {}
         seen: dict[str, int] = defaultdict(int)
         scales = _scales(self.family)

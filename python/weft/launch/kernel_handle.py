@@ -53,7 +53,9 @@ class KernelHandle:
             raise WeftError(f"kernel {self.name} takes arguments of {self._sizes} bytes, got {sizes}")
 
     def allow(self, shared_bytes: int, cluster_blocks: int, action: str) -> None:
-        """Allows over 48 KB of shared memory and clusters of over 8 blocks, refused by default."""
+        """Allows over 48 KB of shared memory and clusters of over 8 blocks, which the driver refuses by
+        default.
+        """
         driver = api()
         attributes = driver.CUfunction_attribute
         if shared_bytes > self._allowed:

@@ -314,7 +314,9 @@ class Prepared:
         return Prepared(self._module, self._kernel, parameters, self.action, self._config, None, None)
 
     def provide(self, status: int, stream: int) -> None:
-        """Allocates a stream's workspaces if this status is the lack of them. Raises the driver's errors."""
+        """Allocates a stream's workspaces if a launch with this status lacked them. Raises WeftError for the
+        driver's errors.
+        """
         assert status != launcher.MISCOUNTED, self.action
         if status == launcher.NO_WORKSPACE and self._workspaces is not None:
             with entered(self.context):

@@ -19,7 +19,9 @@ def has_model(chip: str) -> bool:
 
 
 def gpus_of(chip: str) -> list[Gpu]:
-    """The GPUs that run kernels for a chip, by ptxas's name, of any variant. Raises WeftError without one."""
+    """The GPUs that run kernels for a chip, by ptxas's name, whichever its variant. Raises WeftError where
+    there is none.
+    """
     if gpus := [gpu for gpu in GPUS.values() if gpu.facts.number == CHIPS[chip].number]:
         return gpus
     legal = ", ".join(dict.fromkeys(gpu.chip for gpu in GPUS.values()))

@@ -9,7 +9,9 @@ VARIABLE = "WEFT_SCHEDULES"
 
 
 def own_file() -> Path | None:
-    """The file for a user's entries: $WEFT_SCHEDULES, or the system's default; None if the variable is ""."""
+    """The file for a user's entries: $WEFT_SCHEDULES, or the system's default; None if the variable is
+    empty.
+    """
     path = os.environ.get(VARIABLE)
     if path is not None:
         return Path(path) if path else None

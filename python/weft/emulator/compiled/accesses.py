@@ -109,7 +109,9 @@ def _may_read_list(call: Value, part: Value, each: Value) -> bool:
 
 
 def knows(buffer: Value, at: int, wave: int, known: Value, unit: int) -> bool:
-    """Whether an access is known, or by the same unit; those of other waves are left to the interpreter."""
+    """Whether an earlier access is known, or by the same unit; those of other waves are left to the
+    interpreter.
+    """
     time, owner = buffer.TIME[at], buffer.OWNER[at]
     if time == 0:
         return True

@@ -278,7 +278,9 @@ def _record(call: Value, buffer: Value, begin: int, size: int, loads: bool, chec
 
 
 _WORTH = 64
-"""The copies of a process after which code is made: that takes as long as some hundred copies."""
+"""The copies of a process after which code is made, which takes as long as some hundred by the
+interpreter.
+"""
 _NO_ROWS = (0,) * (MAX_RANK - 1)
 _NONE = (0,) * (MAX_RANK + GATHERED_ROWS)
 

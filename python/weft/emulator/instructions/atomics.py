@@ -124,7 +124,9 @@ def atomic(op: Op) -> Step:
 
 
 def apply(piece: Piece, update: Update, values: list[Array], old: Array) -> bool:
-    """Updates the elements of a piece, writes the old values to `old`; returns whether any changed."""
+    """Updates the elements of a piece and writes the previous values to `old`; returns whether anything
+    changed.
+    """
     changed = False
     mask = np.ones(old.shape, np.bool_) if piece.mask is None else piece.mask
     index, inputs = piece.elements[mask], [v[mask] for v in values]

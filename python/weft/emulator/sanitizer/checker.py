@@ -164,7 +164,9 @@ class Sanitizer(Watch):
         return not self._ended[mbarrier[0]] and self.mbarriers.unit_may_use(mbarrier, row)
 
     def unit_signals(self, mbarrier: Key, row: int, column: int, time: int, line: int) -> None:
-        """Code of the host has written shared memory for a warp, until a time of the mbarrier's column."""
+        """The bulk unit has written shared memory for a warp by code of the host, until a time of the
+        mbarrier's column.
+        """
         self.mbarriers.unit_uses(mbarrier, column, time, line)
         if self.launch_before is not None:
             self.launch_before.order_for(row, self.table.clocks(mbarrier)[0])

@@ -57,7 +57,9 @@ def lines_of_loads(program: Program) -> set[int]:
 
 
 def early(program: Program) -> tuple[Step, ...]:
-    """Steps that compute predicates of `discarding` which no thread changes, for loads before them."""
+    """Steps that compute those predicates of `discarding` which a thread never changes: loads that stand
+    before these steps need them.
+    """
     if not (uses := discarding(program)):
         return ()
     flow, places = _Flow(program), dict[_Place, None]()

@@ -54,7 +54,9 @@ class GlobalRaces:
     # What orders
 
     def published(self, key: Hashable, level: int = GPU) -> Clocks | None:
-        """What accesses of scope `level` acquire of other waves' releases at an address; None: nothing."""
+        """A clock of what accesses of scope `level` acquire of what other waves have released at an address;
+        None if that is nothing.
+        """
         joined: Clocks | None = None
         locations = self.memory.locations
         found = list(locations.get((self.rank, key), {}).items())
@@ -74,7 +76,9 @@ class GlobalRaces:
         return joined
 
     def publish(self, key: Hashable, clock: Clocks, level: int = GPU) -> None:
-        """Warps have released a clock at an address, with what it knows of other waves, to GPU or system."""
+        """Warps of this wave have released a clock at an address, with what it knows of other waves, to their
+        GPU or to the system.
+        """
         here = self.memory.locations.setdefault((EVERYONE if level == SYSTEM else self.rank, key), {})
         here[self.number] = self.clocks.of_global(clock)
         for other, taken in self._snapshots.items():

@@ -131,7 +131,9 @@ _UNITS = ("bulk", "st.async")
 
 
 class MbarrierUses:
-    """A wave's mbarriers; failed waits are no uses. `init_fences`: units need fences within a CTA, too."""
+    """The mbarriers of a wave. Every operation is a use, except a wait that fails. `init_fences`:
+    units need a fence within a CTA, too.
+    """
 
     def __init__(
         self,

@@ -135,7 +135,9 @@ class Orders:
             self.clocks.read(rows, level, clock)
 
     def _one_after_the_other(self, rows: Rows, order: Order) -> None:
-        """Warps' atomic operations at one address: each reads what those before it have released."""
+        """Warps whose atomic operations of one instruction access the same address: each reads what those
+        before it have released.
+        """
         released: dict[tuple[int, int], Clocks] = {}
         for row in rows.tolist():
             here, cta = np.array([row]), int(self.wave.cta_of_row[row])

@@ -59,7 +59,9 @@ def instrumented(program: Program, *, following: bool = False) -> Program:
 
 
 def _announced(waiting: Collective, announcement: Step, after: int, registers: Traffic) -> End:
-    """A collective, announced when it runs: until then, late lanes may still touch what it uses."""
+    """A collective instruction that is announced when it runs: until then, lanes that come late may still
+    touch what it uses.
+    """
 
     def both(lanes: Lanes) -> None:
         announcement(lanes)
@@ -212,7 +214,9 @@ class RegisterState:
                 self._loads[slot, row] = self.clocks.times[column] + 1, traffic.line
 
     def _use_loaded(self, rows: Rows, traffic: Traffic, slots: frozenset[int]) -> None:
-        """Reports the first use of a load in flight, and forgets others: one missing wait is one finding."""
+        """Reports the first use of what a load in flight writes, and forgets the warp's other loads: one
+        missing wait is one finding.
+        """
         late: dict[int, int] = {}
         for slot in slots.intersection((*traffic.reads, *traffic.writes)):
             for row in rows.tolist():

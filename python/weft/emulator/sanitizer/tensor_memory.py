@@ -28,7 +28,9 @@ _COARSE = 32
 
 
 class Operation(Record):
-    """The numbers of an operation: its column and time of the clocks, line, warp, and its use's number."""
+    """The numbers of an operation: its column of the clocks, its time there, its line, its warp, and the
+    number of its use.
+    """
 
     OWNER = TIME = LINE = ROW = USE = ""
 
