@@ -95,17 +95,19 @@ def _is_op(kind: object) -> bool:
 
 Results = Sequence[ir.Value] | ir.Value | None
 Lowering = Callable[[Any], Results]
-"""Builds what replaces an operation."""
+"""Builds what replaces an operation, at the insertion point. Returns values for its results: in a sequence,
+or alone if it has one; None if it has none.
+"""
 
 
 def rewrite(module: ir.Operation, lowerings: Mapping[Any, Lowering]) -> None:
-    """Replaces every operation of these classes."""
+    """Replaces every operation of these classes, each by what its lowering builds."""
     for op in operations(module, *lowerings):
         replace(op, lowerings[type(op)])
 
 
 def replace(op: ir.OpView | ir.Operation, lowering: Lowering) -> None:
-    """Replaces an operation."""
+    """Replaces an operation by what the lowering builds before it, at its source location."""
     with ir.InsertionPoint(op), op.location:
         made = lowering(op)
     results = [made] if isinstance(made, ir.Value) else made or ()
