@@ -73,7 +73,7 @@ class _Product:
         return _Product(descriptor, layouts, (number(1), number(0)), workspace, scale)
 
     def algorithms(self, sets: Sequence[Buffers]) -> "list[ctypes.Array[c_uint64]]":
-        """Those that the library proposes. Raises Refusal where it has none."""
+        """The algorithms that the library proposes. Raises Refusal where it has none."""
         preference = _created("MatmulPreference")
         _set("MatmulPreference", preference, _MOST_WORKSPACE, c_uint64(_WORKSPACE_BYTES))
         for attribute, name in zip(_ALIGNED, ("b", "a", "d", "d"), strict=True):
@@ -90,7 +90,7 @@ class _Product:
         """Queues the product of one set of buffers on the current stream."""
         import torch
 
-        # Asked for at each call: while a graph is captured, the stream is another.
+        # Read for each call, since a graph is captured on another stream.
         stream = torch.cuda.current_stream().cuda_stream
         addresses = (*(matrix.data_ptr() for matrix in (each.b, each.a, each.d, self.workspace)), stream)
         b, a, d, workspace, queue = (c_void_p(address) for address in addresses)
@@ -151,6 +151,6 @@ def _set(kind: str, of: c_void_p, attribute: int, value: c_int8 | c_int32 | c_ui
 
 
 def _layout(stored: "torch.Tensor", type_: str) -> c_void_p:
-    """That of a row-major matrix: of its transpose, column-major."""
+    """The layout of a row-major matrix, as that of its column-major transpose."""
     rows, columns = (c_uint64(size) for size in stored.shape)
     return _created("MatrixLayout", _TYPES[type_], columns, rows, c_int64(stored.stride(0)))

@@ -41,7 +41,7 @@ class Field(Record):
     ROWS = "i8"
     MASKS = "u4"
     OFFSETS = "i8"
-    """Those of each lane's mbarrier in the wave's shared memory."""
+    """The offset of each lane's mbarrier in the wave's shared memory."""
     LINE = ""
     ASKED = "u4"
     """The number of arrivals of each lane, or the CTAs of a commit."""
@@ -435,7 +435,7 @@ class MbarrierCalls:
         return states
 
     def commit(self, lanes: Threads, offsets: Addresses, masks: Array | None, line: int) -> bool:
-        """Units of the lanes, which are done, arrive: at mbarriers of CTAs in `masks`, or (None) at these."""
+        """The lanes' units are done and arrive at mbarriers of CTAs in `masks`; None: at `offsets` alone."""
         if not self._begin(lanes, whole=False):
             return False
         if self._sanitizer is not None:
