@@ -201,6 +201,22 @@ def test_vectors_an_empty_k_alpha_and_c_and_results_in_place():
     assert [each.dtype.name for each in eights] == ["float8_e4m3fn", "float16"]
 
 
+def test_defaults_of_a_function_may_change():
+    held = {"factor": 2.0}
+
+    def scaled(x, row, column, by=1.0, held=held, *, plus=0.0):
+        return x * held["factor"] * by + plus
+
+    changes = (lambda: None, lambda: held.update(factor=3.0), lambda: scaled.__kwdefaults__.update(plus=1.0))
+    for change, want in zip(changes, (2 * SUMS, 3 * SUMS, 3 * SUMS + 1), strict=True):
+        change()
+        assert (weft.matmul(A, B, epilogue=scaled, arch="sm_80", out_dtype="f32") == want).all()
+    plain = lambda x, row, column, by=2.0: x * by  # noqa: E731
+    for by in (2.0, 3.0):
+        plain.__defaults__ = (by,)
+        assert (weft.matmul(A, B, epilogue=plain, arch="sm_80", out_dtype="f32") == by * SUMS).all()
+
+
 MISTAKES = {
     "epilogue must be a weft.Epilogue, or a function of (x, row, column), got 3": (3, {}),
     "epilogue must be a function of (x, row, column) where there is an extra, got None": (
@@ -239,6 +255,11 @@ MISTAKES = {
         lambda x, i, j: None,
         {},
     ),
+    "must return one element, or a tuple of them, in w.f32, the type of its sum, got ()": (
+        lambda x, i, j: (),
+        {},
+    ),
+    "the epilogue must be a function of (x, row, column): no signature found for builtin type": (int, {}),
     "got a value of w.i32: return it with .to(w.f32)": (lambda x, i, j: i, {}),
     "operands must have one type, got w.f32 and w.i32: convert one with .to(w.f32)": (
         lambda x, i, j: x * i,
@@ -270,4 +291,4 @@ def test_a_mistake_is_told_at_its_line(message):
     with pytest.raises(WeftError) as caught:
         weft.matmul(A, B, epilogue=function, arch="sm_90a", **options)
     told = str(caught.value)
-    assert message in told and (told.startswith("weft.matmul: ") or f"{__file__}:" in told)
+    assert message in told and (told.startswith(("weft.matmul: ", "the epilogue")) or f"{__file__}:" in told)

@@ -17,7 +17,7 @@ from weft.dialects import tile
 from weft.dialects.tile_epilogue import NUMBERS as NUMBERS_OF_EPILOGUES
 from weft.dialects.tile_epilogue import foreign
 from weft.errors import Diagnostic, Location, WeftError, shown
-from weft.language.capture.contents import content
+from weft.language.capture.contents import content, is_plain
 from weft.language.capture.reads import have_changed, reads_of
 from weft.language.capture.trace import Trace, tracing
 from weft.language.messages import python_errors
@@ -81,22 +81,23 @@ def of_call(function: object, extra: object) -> tuple[Function, dict[str, object
 
 
 _KEPT = "__weft_identity__"
-"""The attribute of a function that keeps its identity, with the function: `functools.wraps` copies it."""
+"""The attribute of a function that keeps its identity, unless it has defaults that may change; with the
+function, as `functools.wraps` copies it."""
 
 
 def _identity(function: Callable[..., object]) -> object:
     """What decides what a function computes, by value: a function that each call makes anew is the same."""
-    of, reads, identity = getattr(function, _KEPT, (None, (), None))
-    if of is function and not have_changed(reads):
+    of, code, defaults, reads, identity = getattr(function, _KEPT, (None, None, None, (), None))
+    if of is function and code is of.__code__ and defaults is of.__defaults__ and not have_changed(reads):
         return identity
     reads = tuple(reads_of(function).values())
     own = content(function)
     if isinstance(function, types.FunctionType):
-        defaults = content((function.__defaults__, function.__kwdefaults__))
-        own = function.__module__, function.__code__, defaults
+        code, defaults, by_name = function.__code__, function.__defaults__, function.__kwdefaults__
+        own = function.__module__, code, content((defaults, by_name))
     identity = own, tuple((each.name, each.steps, each.content) for each in reads)
-    if isinstance(function, types.FunctionType):
-        vars(function)[_KEPT] = function, reads, identity
+    if isinstance(function, types.FunctionType) and is_plain(defaults) and by_name is None:
+        vars(function)[_KEPT] = function, code, defaults, reads, identity
     return identity
 
 
@@ -111,7 +112,7 @@ def _traced(function: Function, sums: str) -> Traced:
             at = [arith.index_cast(emit.i32(), each) for each in (row, column)]
             with tracing(Trace("epilogue", holder, _CHIP, multiplier=WgmmaProducts())):
                 made = _called(function, [Scalar(each) for each in (x, *at, *extra)])
-                elements = made if isinstance(made, tuple | list) else (made,)
+                elements = made if isinstance(made, tuple | list) and made else (made,)
                 values = [_element(each, dtype_of(kind), function) for each in elements]
             func.ReturnOp(values)
             for each in at:
@@ -135,7 +136,7 @@ def _called(function: Function, numbers: Sequence[Scalar]) -> object:
     arguments = *numbers[:3], *(each for key, each in given.items() if key not in named)
     try:
         inspect.signature(function.call).bind(*arguments, **named)
-    except TypeError as error:
+    except (TypeError, ValueError) as error:  # the second for functions whose parameters Python doesn't know
         legal = ", ".join(("x", "row", "column", *(f"extra{k}" if isinstance(k, int) else k for k in given)))
         message = f"the epilogue must be a function of ({legal}): {error}"
         raise WeftError(Diagnostic(message, _place(function))) from None
