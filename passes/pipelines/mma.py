@@ -95,10 +95,9 @@ class ByWarps(Pipeline):
             for number in range(self.ahead):
                 k = emit.add(first, emit.mul(step, number))
                 has = emit.less(k, end)
-                # What is read ahead must be written, also if there are no iterations.
-                always = ahead and number == 0
-                with nullcontext() if always else emit.when(has):
-                    list(self._copies(loop.places(k, {}), emit.value(number), has if always else None))
+                # What is read ahead must be written, also if there are fewer iterations.
+                with nullcontext() if ahead else emit.when(has):
+                    list(self._copies(loop.places(k, {}), emit.value(number), has if ahead else None))
                 nvvm.cp_async_commit_group()
         self.divide(ops)
         loaded = list[ir.Value]()
@@ -174,14 +173,16 @@ class ByWarps(Pipeline):
     @property
     def _loads_ahead(self) -> bool:
         """Whether the operands of a step are loaded before the product of the step before it. Both, the sums
-        and the addresses of copies must then fit in registers.
+        and the addresses of copies must then fit in registers. Coordinates are then computed for iterations
+        beyond the last one, too, which must not read memory.
         """
         loop, (first, *others) = self.loop, self.loop.products
         operands = (self.rows + self.columns) * self.step * first.a.type.element_type.width
         copies = 2 * loop.bytes // (ROW_BYTES * self.warpgroups * WARPGROUP)
         sums = self.rows * self.columns * first.d.type.element_type.width
         registers_ = (sums + 2 * operands) // (32 * LANES) + copies
-        return not others and first.a in loop.loads and registers_ <= _MOST_REGISTERS
+        reads = any(isinstance(op.opview, memref.LoadOp) for op in loop.coordinates)
+        return not others and not reads and first.a in loop.loads and registers_ <= _MOST_REGISTERS
 
     def _wait(self) -> None:
         """Waits for the copies of the next iteration."""

@@ -141,6 +141,7 @@ gpu.module @m [#nvvm.target<chip = "{chip}">] {{
         ((192, 64, 32), False, 0.0, "f16", 3, True),
         ((128, 256, 64), True, 2.0, "bf16", 9, False),  # more stages than fit
         ((64, 64, 32), True, 0.0, "f32", 3, True),
+        ((64, 32, 32), False, 0.0, "f32", 4, False),  # more stages than iterations, without ldmatrix
     ],
 )
 def test_products_of_any_size(chip, tile, transpose, first, kind, stages, persistent):
