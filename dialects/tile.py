@@ -78,7 +78,7 @@ class LoadOp(Op, dialect=Tile, name="load", traits=[reads("source")]):
     the transposed tile, and `row` and `column` are coordinates in the buffer. A matrix can hold it, too, if
     the tile's layout isn't decided yet. From a matrix, elements outside of it become zero; lanes may read its
     first element instead, unless `only_inside` is true. It must be if other threads may write that element
-    meanwhile.
+    meanwhile. With `any_row`, `row` may be negative.
 
     Elements of 4 or 6 bits, of which 16 take 16 bytes of a buffer, are loaded as bytes (i8) by `ldmatrix`:
     one for each element, as `tile.gemm_scaled` takes them.
@@ -92,7 +92,7 @@ class LoadOp(Op, dialect=Tile, name="load", traits=[reads("source")]):
     row: Operand
     column: Operand
     fragment: Result
-    optional = {"transpose": False, "vector_bytes": 0, "only_inside": False}  # noqa: RUF012
+    optional = {"transpose": False, "vector_bytes": 0, "only_inside": False, "any_row": False}  # noqa: RUF012
     decided_by_kind = True
 
     def check(self) -> str | None:

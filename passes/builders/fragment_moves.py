@@ -279,7 +279,7 @@ def _are_runs(elements: Sequence[Sequence[int]], width: int) -> bool:
 
 def _load_global(op: LoadOp) -> ir.Value:
     thread_ids.threads_of(op)
-    source, kind = Matrix(op.source), op.fragment.type
+    source, kind = Matrix(op.source, op.attribute("any_row")), op.fragment.type
     start_row, start_column = _lane_start(op, kind)
 
     def plainly(address: ir.Value, _: ir.Value, kind: ir.Type) -> ir.Value:
@@ -309,6 +309,8 @@ def _load_global(op: LoadOp) -> ir.Value:
     rows, columns = kind.shape
     below = emit.less(emit.add(op.row, rows - 1), source.rows)
     inner = arith.andi(below, emit.less(emit.add(op.column, columns - 1), source.columns))
+    if op.attribute("any_row"):
+        inner = arith.andi(inner, emit.less(-1, op.row))
     if width > 1 and (whole := _whole(op.source, source, start_column, runs)):
         inner = arith.andi(inner, whole)
     return _fragment(emit.either(inner, lane, lambda: loaded(runs, plainly), anywhere)[0], kind)

@@ -67,8 +67,8 @@ class SpreadRow:
 def rows_of_group(
     op: MatmulOp, matrix: ir.Value, number: ir.Value | None, row: ir.Value
 ) -> tuple[ir.Value, ir.Value, bool]:
-    """Where product `number` stores to a matrix like D: the matrix, or where ends divide its rows, those of
-    the product; the `row` in it; and whether that may be negative.
+    """Where product `number` has its part of a matrix like D: the matrix, or where ends divide its rows,
+    those of the product; the `row` in it; and whether that may be negative.
     """
     of_product = member(matrix, number)
     if op.grouping != "row_ends":
@@ -288,10 +288,14 @@ class _Epilogue:
             return tile.to_lane(loaded)
         row, column = (emit.value(self._at(axis, group)) for axis in range(2))
         width = run_bytes(matrix, self.run, fragment)
-        source = member(matrix, self.number)
-        # Where C is D, as in sums of gradients, a load beyond an edge would read what another warp writes.
-        inside = self.op.types.k_groups or matrix == self.op.d
-        return tile.to_lane(tile.load(source, row, column, fragment, vector_bytes=width, only_inside=inside))
+        source, row, any_row = rows_of_group(self.op, matrix, self.number, row)
+        # Where C is D, as in sums of gradients, a load beyond an edge would read what another warp writes. So
+        # would that of another group's rows of a residual that is D.
+        inside = self.op.types.k_groups or self.op.grouping == "row_ends" or matrix == self.op.d
+        loaded = tile.load(
+            source, row, column, fragment, vector_bytes=width, only_inside=inside, any_row=any_row
+        )
+        return tile.to_lane(loaded)
 
     def _vector(self, load: LoadElementOp, piece: Piece, kind: ir.Type) -> ir.Value:
         """The part of a vector for the piece's rows or columns; pieces with the same ones share it."""

@@ -81,14 +81,17 @@ def clean(report):
 
 
 def check_rows(case, counts, n=40, k=72, unused=70):
-    """Rows of each group are the product with its B, and those after the last group's are as before."""
+    """Rows of each group are the product with its B, plus beta times the old ones, and those after the last
+    group's are as before.
+    """
     ends = reference.ends(counts)
     height = -(-(ends[-1] + unused) // 16) * 16  # rows of an A that is MN-major
     a, b = exact(height, k, of=case.inputs), exact(len(counts), n, k, of=case.inputs)
     d, stored = np.full((height, n), 99, KINDS[case.output]), a if case.k_major[0] else a.T.copy()
     clean(case.kernel("row_ends", (2, 3, 2)).emulate(stored, b, d, ends))
     for number, rows in enumerate(reference.spans(ends)):
-        assert (doubles(d[rows]) == doubles(a[rows]) @ doubles(b[number]).T).all(), number
+        want = doubles(a[rows]) @ doubles(b[number]).T + case.beta * 99
+        assert (doubles(d[rows]) == want).all(), number
     assert (d[ends[-1] :] == 99).all()
 
 
@@ -136,7 +139,7 @@ OTHERS = [
 @pytest.mark.parametrize("counts", COUNTS, ids=str)
 @pytest.mark.parametrize("schedule", [*SCHEDULES, *OTHERS], ids=str)
 def test_rows_of_groups_with_ends(schedule, counts):
-    check_rows(Case(schedule), counts)
+    check_rows(Case(schedule, beta=float(counts == COUNTS[1])), counts)
 
 
 @pytest.mark.each_value(1)
@@ -145,7 +148,7 @@ def test_rows_of_groups_with_ends(schedule, counts):
 @pytest.mark.parametrize("schedule", [*SCHEDULES, *OTHERS], ids=str)
 def test_rows_of_groups_of_a_matrix_that_is_mn_major(schedule, counts, output):
     """Copies begin before most groups, at multiples of 16 bytes."""
-    check_rows(Case(schedule, output=output, k_major=(False, True)), counts)
+    check_rows(Case(schedule, output=output, k_major=(False, True), beta=float(output == "f32")), counts)
 
 
 @pytest.mark.slow
