@@ -75,6 +75,13 @@ EXAMPLES = {
     "st.b of 16 bits": of_store(16, "%rs1"),
     "st.b of 32 bits": of_store(32, "%r1"),
     "st.b of 64 bits": of_store(64, "%rd1"),
+    "add.16x2": Example(
+        "sm_90",
+        "mov.b32 %r1, 65535;\nadd.s16x2 %r2, %a0, %r1;\nmov.b32 {%rs1, _}, %r2;\ncvt.u32.u16 %d0, %rs1;",
+        WORDS[:1],
+        (WORDS[0] - 1) & 0xFFFF,
+        lambda sass: "VIADD.16x2" not in sass or "0xffff" in sass,
+    ),
     "mov.b32 of fp8": Example(
         "sm_90",
         "cvt.rn.satfinite.e4m3x2.f32 %rs1, %a0, %a0;\nmov.b32 %r1, {%rs1, %rs1};\nmov.b32 %d0, %r1;",

@@ -115,6 +115,23 @@ FAULTS = (
     _part_of_float("r", "8|16", "16"),
     _part_of_float("rd", "8|16|32", "32"),
     Fault(
+        "add.16x2",
+        "a sum with constants, of which only one half is used, adds 0 to it (VIADD.16x2, sm_90 and later)",
+        ("12.9", "13.0"),
+        r"add\.[su]16x2\s+(?P<d>%\w+), (?P<b>%\w+), (?P<a>%\w+);",
+        (
+            "{{ .reg .b32 %sum, %sign;",  # without the signs, no half overflows into the other
+            "{guard}and.b32 %sum, {b}, 0x7fff7fff;",
+            "{guard}and.b32 %sign, {a}, 0x7fff7fff;",
+            "{guard}add.u32 %sum, %sum, %sign;",
+            "{guard}xor.b32 %sign, {b}, {a};",
+            "{guard}and.b32 %sign, %sign, 0x80008000;",
+            "{guard}xor.b32 {d}, %sum, %sign;",
+            "}}",
+        ),
+        operand=r"mov\.b32(?=\s+%\w+, -?\d)",
+    ),
+    Fault(
         "mov.b32 of fp8",
         "the upper half of a word of the same pair of fp8 twice isn't written",
         ("12.9",),
