@@ -38,7 +38,7 @@ def milliseconds(calls: Sequence[Call]) -> float:
     for call in calls:
         call()
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph, stream=torch.cuda.current_stream()):
+    with torch.cuda.graph(graph):  # on a stream of its own, as the default one can't be captured
         for call in calls:
             call()
     times = list[float]()
