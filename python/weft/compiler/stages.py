@@ -125,8 +125,10 @@ def _lowered_in_place(module: ir.Module | ir.OpView, target: Target, name: str, 
     written = bytecode(module)
     checks.shared_bytes(module, {}, target)  # a buffer's gigabytes would wrap around in the kernel's sum
     passes.check_printed(pipeline.text(target, rows))
-    # What `_check` has accepted becomes nothing that this pass refuses.
-    elements = [each for each in pipeline.elements(target, rows) if each != "refuse-unlowered"]
+    elements = pipeline.elements(target, rows)
+    if all(isinstance(op, gpu.GPUModuleOp) for op in module.body.operations):
+        # `_check` has looked at all operations of kernels, but not at those of functions that become kernels.
+        elements.remove("refuse-unlowered")
     split = elements.index("lower-wmma")
     pipeline.run(module, ",".join(elements[:split]), name)
     holders = [op for op in module.body.operations if isinstance(op, gpu.GPUModuleOp)]
