@@ -153,7 +153,9 @@ gpu.module @m [#nvvm.target<chip = "sm_80">] {
   // CHECK: "tile.copy_async"(%arg0, %[[FIRST]], %c0_i32,
   // CHECK: "tile.copy_async"(%arg1, %[[FIRST]], %[[EVEN:[a-z0-9]*]],
   // CHECK: nvvm.cp.async.commit.group
-  // CHECK: scf.if
+  // CHECK: %[[SECOND:.*]] = arith.cmpi sgt, %arg3, %c64_i32
+  // CHECK: %[[NEXT:.*]] = arith.select %[[SECOND]], %c0_i32, %c1073741824_i32
+  // CHECK: "tile.copy_async"(%arg0, %[[NEXT]], %c64_i32,
   // CHECK: nvvm.cp.async.commit.group
   // CHECK: nvvm.cp.async.wait.group 1
   // CHECK: gpu.barrier
