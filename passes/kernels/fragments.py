@@ -5,8 +5,11 @@ from typing import Any
 
 from weft.dialects import tile
 from weft.dialects.element_types import FP8_TYPES
+from weft.dialects.schedule import COPY
 from weft.dialects.tile_types import FragmentType
+from weft.isa.chips import LANES
 from weft.isa.family import Registers
+from weft.isa.mma.fragments import REGISTER_BITS
 from weft.layout import Layout
 from weft.mlir import arith, ir, llvm, nvvm, vector
 from weft.passes.builders import emit, fragment_registers, small_floats
@@ -50,6 +53,19 @@ def load_atoms(
     # A is M x K: an MN-major A is transposed in memory. B is K x N: a K-major B is transposed.
     transpose = k_major == (atom.name == "b")
     return tile.load(stage, emit.value(row), emit.value(column), kind, transpose=transpose)
+
+
+_MOST_REGISTERS = 208
+"""The registers of a thread for values that stay in them, beside what ptxas computes in the others."""
+
+
+def fit_ahead(sums_bits: int, operand_bits: int, stage_bytes: int, threads: int, sets: int = 2) -> bool:
+    """Whether a warp's sums, `sets` of the operands of a step, and the addresses of 16-byte copies of a stage
+    by all threads fit in registers: then operands are loaded a step before their products.
+    """
+    addresses = 2 * stage_bytes // (COPY.bytes * threads)
+    values = (sums_bits + sets * operand_bits) // (REGISTER_BITS * LANES)
+    return values + addresses <= _MOST_REGISTERS
 
 
 def sorted_sums(sums: ir.Value, rows: bool, columns: bool, run: int = PAIR) -> ir.Value:

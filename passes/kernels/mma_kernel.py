@@ -14,7 +14,7 @@ from typing import ClassVar, Self
 from weft.dialects import tile
 from weft.dialects.element_types import FP8_TYPES
 from weft.dialects.launch_contract import MIN_CTAS
-from weft.dialects.product_types import BITS, BYTES
+from weft.dialects.product_types import BITS
 from weft.dialects.schedule import COPY, SWIZZLES, Schedule, WmmaSchedule, mma_sync
 from weft.dialects.tile import BufferType, MatmulOp
 from weft.dialects.tile_copies import ANY, INSIDE, ZERO
@@ -29,6 +29,7 @@ from weft.passes.kernels.fragments import (
     ALTERNATING_RUN,
     PAIR,
     QUAD,
+    fit_ahead,
     load_atoms,
     longest_run,
     of_atoms,
@@ -43,8 +44,6 @@ from weft.passes.kernels.scale_factors import LaneScales, add_block
 from weft.passes.kernels.tile_order import Tile, grid_tile, group_tile
 
 VECTOR_BYTES = COPY.bytes
-_MOST_REGISTERS = 208
-"""The bytes that a thread may hold beside what ptxas computes in its other registers."""
 
 
 @dataclass
@@ -321,12 +320,12 @@ class MmaKernel:
         the sums and the addresses of the copies must then fit in registers.
         """
         schedule, types, (rows, columns) = self.schedule, self.op.types, self.schedule.warp_tile
-        operands = (rows + columns) * self._step * element_bytes(self.a.matrix) // (4 * LANES)
-        addresses = 2 * schedule.stage_bytes(types) // (VECTOR_BYTES * schedule.threads)
-        sums = rows * columns * BYTES[types.sums] // (4 * LANES)
+        sums = rows * columns * BITS[types.sums]
+        operands = (rows + columns) * self._step * element_bytes(self.a.matrix) * 8
         # ptxas converts them where a chip has no such instruction: on sm_90, fp8 to f16.
         sets = 4 if types.packs_integers or types.a in FP8_TYPES else 2
-        return not types.promoted and sums + sets * operands + addresses <= _MOST_REGISTERS
+        fits = fit_ahead(sums, operands, schedule.stage_bytes(types), schedule.threads, sets)
+        return not types.promoted and fits
 
     @staticmethod
     def _fetch(operand: Operand, at: ir.Value | int, stage: ir.Value | int, whole: bool) -> None:

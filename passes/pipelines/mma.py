@@ -13,14 +13,12 @@ from weft.isa.tensor_map import ROW_BYTES
 from weft.isa.wgmma import M as WGMMA_ROWS
 from weft.mlir import gpu, ir, memref, nvvm, vector
 from weft.passes.builders import emit, registers
-from weft.passes.kernels.fragments import load_atoms, of_atoms
+from weft.passes.kernels.fragments import fit_ahead, load_atoms, of_atoms
 from weft.passes.pipelines.loop import Load, Loop, types_of
 from weft.passes.pipelines.pipeline import Pipeline
 
 _NO_ROW = 1 << 30
 _SUMS_OF_FOUR_WARPS = 128 * 128
-_MOST_REGISTERS = 208
-"""The registers of a thread for values that stay in them, beside what ptxas computes in the others."""
 _STEP_FROM_SUMS = 16
 """The K of the instruction whose A is as sums are: that of elements of 16 bits."""
 
@@ -177,12 +175,11 @@ class ByWarps(Pipeline):
         beyond the last one, too, which must not read memory.
         """
         loop, (first, *others) = self.loop, self.loop.products
-        operands = (self.rows + self.columns) * self.step * first.a.type.element_type.width
-        copies = 2 * loop.bytes // (ROW_BYTES * self.warpgroups * WARPGROUP)
         sums = self.rows * self.columns * first.d.type.element_type.width
-        registers_ = (sums + 2 * operands) // (32 * LANES) + copies
+        operands = (self.rows + self.columns) * self.step * first.a.type.element_type.width
+        fits = fit_ahead(sums, operands, loop.bytes, self.warpgroups * WARPGROUP)
         reads = any(isinstance(op.opview, memref.LoadOp) for op in loop.coordinates)
-        return not others and not reads and first.a in loop.loads and registers_ <= _MOST_REGISTERS
+        return not others and not reads and first.a in loop.loads and fits
 
     def _wait(self) -> None:
         """Waits for the copies of the next iteration."""
