@@ -16,6 +16,7 @@ from typing import Any
 
 import gemm_of_triton
 import torch
+from ladder import in_bands
 
 import weft
 import weft.language as w
@@ -39,14 +40,6 @@ TILES_OF_MMA = (
     *((64, 128, 64, 4), (64, 64, 64, 5), (128, 64, 64, 4), (64, 32, 64, 6)),
 )
 TIMED = 5
-
-
-@w.inline
-def in_bands(number: Any, counts: Any, rows: int = 8) -> Any:
-    """Bands of `rows` tiles from the first column to the last: CTAs of a wave share rows of a and b in L2."""
-    first = number // (rows * counts[1]) * rows
-    height = w.minimum(counts[0] - first, rows)
-    return first + number % (rows * counts[1]) % height, number % (rows * counts[1]) // height
 
 
 @w.kernel(grid=lambda d, M, N: (w.ceil_div(d.rows, M), w.ceil_div(d.columns, N)), persistent=1)
